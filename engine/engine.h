@@ -1,0 +1,79 @@
+/*
+ * The serving core seen from outside: submit a rendered prompt, get events, cancel.
+ * Works on token ids only: text, HTTP and keys are the caller's.
+ * One engine thread owns the model and every sequence; all calls below may come from any thread.
+ */
+#ifndef V4BOX_ENGINE_ENGINE_H
+#define V4BOX_ENGINE_ENGINE_H
+
+#include "engine/model/model.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct engine;
+
+struct sampling {
+    double temperature; /* 0: greedy, lowest id on ties */
+    double top_p;       /* (0, 1] */
+    double min_p;       /* [0, 1] */
+    int32_t top_k;      /* 0: off */
+    uint64_t seed;      /* the same seed, prompt and numerics give the same tokens */
+};
+
+struct engine_request {
+    const int32_t *ids; /* [n_ids], copied */
+    int32_t n_ids;
+    int32_t tokens_max; /* answer tokens, at least 1 */
+    const int32_t *stop_ids; /* [n_stop_ids], copied: end the answer, not delivered */
+    int32_t n_stop_ids;
+    struct sampling sampling;
+};
+
+enum engine_event_kind {
+    EVENT_PREFILL, /* progress: done, total */
+    EVENT_TOKEN,   /* id */
+    EVENT_END,     /* reason; always the last event of a request, exactly once */
+};
+
+enum end_reason { END_STOP, END_LENGTH, END_CANCELLED, END_FAULT };
+
+struct engine_event {
+    enum engine_event_kind kind;
+    int32_t id;          /* EVENT_TOKEN */
+    int32_t done, total; /* EVENT_PREFILL */
+    enum end_reason reason;
+};
+
+/* Called on the engine thread; must not block and must not call the engine back, except cancel. */
+typedef void engine_event_fn(void *user, const struct engine_event *event);
+
+struct engine_options {
+    int32_t sessions_max; /* timelines in flight */
+    int32_t context_max;  /* tokens a timeline can hold */
+    int32_t queue_max;    /* requests waiting beyond that */
+};
+
+/** Takes the model (owned from here on) and starts the engine thread.  @own engine_destroy */
+enum status MUST_CHECK engine_create(struct model *take_model, const struct engine_options *options,
+                                     struct engine **out, struct error *err);
+/** Cancels what runs, delivers the last events, joins the thread. */
+void engine_destroy(struct engine *engine);
+
+/** @err ERR_CAPACITY: the queue is full; ERR_INPUT: prompt and answer do not fit the context.
+ *  @return the request's number in *out (never reused) */
+enum status MUST_CHECK engine_submit(struct engine *engine, const struct engine_request *request,
+                                     engine_event_fn *on_event, void *user, uint64_t *out,
+                                     struct error *err);
+/** The request ends with END_CANCELLED within one step; unknown numbers are ignored. */
+void engine_cancel(struct engine *engine, uint64_t number);
+
+struct engine_stats {
+    uint64_t requests, prompt_tokens, answer_tokens, steps;
+    int32_t running, waiting;
+};
+void engine_stats_get(struct engine *engine, struct engine_stats *out);
+const struct model_config *engine_model_config(const struct engine *engine);
+int32_t engine_context_max(const struct engine *engine);
+
+#endif

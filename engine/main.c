@@ -1,0 +1,60 @@
+/*
+ * The engine program: a table of subcommands.  Knows none of their work.
+ */
+#include "config/version.h"
+#include "engine/commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} COMMANDS[] = {
+    {"serve", cmd_serve,
+     "--model DIR --listen ADDR:PORT|unix:PATH --keys FILE [--isa ..] [--numerics ..]"},
+    {"logits", cmd_logits,
+     "--model DIR --ids FILE --numerics exact|official [--chunk N] [--positions 0,5,-1] [--draft]"},
+    {"layer", cmd_layer, "--model DIR --ids FILE --layer L --numerics N --in FILE --out FILE"},
+    {"tokenize", cmd_tokenize, "--tokenizer FILE [--special] < text"},
+    {"detokenize", cmd_detokenize, "--tokenizer FILE < ids"},
+    {"render", cmd_render, "--tokenizer FILE --request FILE [--ids]"},
+    {"verify", cmd_verify, "--model DIR"},
+    {"version", cmd_version, ""},
+};
+
+#define N_COMMANDS (sizeof COMMANDS / sizeof COMMANDS[0])
+
+static void usage(FILE *out)
+{
+    fprintf(out, "v4box engine %s\nusage:\n", V4BOX_VERSION);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fprintf(out, "  engine %s %s\n", COMMANDS[i].name, COMMANDS[i].help);
+    fprintf(out, "exit codes: 0 good, 1 the check failed, 2 usage or input\n");
+}
+
+int cmd_version(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    printf("v4box %s\n", V4BOX_VERSION);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)) {
+        usage(stdout);
+        return 0;
+    }
+    if (argc >= 2) {
+        for (size_t i = 0; i < N_COMMANDS; i++) {
+            if (strcmp(argv[1], COMMANDS[i].name) == 0)
+                return COMMANDS[i].run(argc - 1, argv + 1);
+        }
+        fprintf(stderr, "engine: unknown subcommand '%.32s'\n", argv[1]);
+    }
+    usage(stderr);
+    return 2;
+}

@@ -1,0 +1,70 @@
+/*
+ * The network as the serving layer sees it: open a checkpoint, keep token timelines (sequences),
+ * feed them tokens in any chunking, read logits.  Shapes and tensors stay behind this header.
+ *
+ * Promise: for one numerics and one ISA the results are bit-identical for every way of cutting the
+ * same tokens into calls, and for whatever else shares a step.
+ */
+#ifndef V4BOX_ENGINE_MODEL_MODEL_H
+#define V4BOX_ENGINE_MODEL_MODEL_H
+
+#include "config/model.h"
+#include "engine/base/status.h"
+
+#include <stdint.h>
+
+struct model;    /* weights, backend, scratch; one caller at a time */
+struct sequence; /* one token timeline with its window, compressor and index state (model.md 2.9) */
+
+enum numerics {
+    NUMERICS_EXACT,    /* float32 storage, no activation rounding: what the mathematics says */
+    NUMERICS_OFFICIAL, /* the rounding points of the published code (model.md section 2) */
+};
+
+enum isa { ISA_AUTO, ISA_BASELINE, ISA_AVX2, ISA_AVX512 };
+
+struct model_options {
+    enum numerics numerics;
+    enum isa isa; /* forced, or ISA_AUTO: the best this processor has */
+    int threads;  /* 0: one for each online processor */
+};
+
+/** Opens and binds a checkpoint folder, takes all scratch memory.
+ *  @own model_close  @err ERR_INPUT/ERR_IO naming file and field; ERR_USAGE: ISA not available here */
+enum status MUST_CHECK model_open(const char *dir, const struct model_options *options,
+                                  struct model **out, struct error *err);
+void model_close(struct model *model);
+
+const struct model_config *model_config(const struct model *model);
+/** "baseline", "avx2" or "avx512": what is really running. */
+const char *model_isa_name(const struct model *model);
+const char *numerics_name(enum numerics numerics);
+/** @return false when the name is none of "exact", "official" / "auto", "baseline", "avx2", "avx512" */
+_Bool numerics_parse(const char *name, enum numerics *out);
+_Bool isa_parse(const char *name, enum isa *out);
+
+/** A timeline with room for tokens_max tokens, all memory reserved now.
+ *  @own sequence_destroy  @err ERR_CAPACITY */
+enum status MUST_CHECK sequence_create(const struct model *model, int32_t tokens_max,
+                                       struct sequence **out, struct error *err);
+void sequence_destroy(struct sequence *sequence);
+/** Back to length 0; nothing of the former content can be read any more. */
+void sequence_reset(struct sequence *sequence);
+int32_t sequence_length(const struct sequence *sequence);
+/** Bytes reserved for this timeline's state. */
+uint64_t sequence_bytes(const struct sequence *sequence);
+
+/* What one sequence contributes to a step. */
+struct segment {
+    struct sequence *sequence;
+    const int32_t *ids; /* [n], each in 0..vocab_size-1 (ASSERTed: the caller checks input) */
+    int32_t n;          /* at least 1; all segments together at most STEP_TOKENS_MAX */
+    float *logits_last; /* [vocab_size] for the last of the n tokens, or NULL */
+    float *logits_all;  /* [n, vocab_size], or NULL */
+};
+
+/** Runs one step: appends every segment's tokens to its sequence and computes what was asked for.
+ *  A sequence appears at most once in a step and must have room (ASSERTed). */
+void model_step(struct model *model, const struct segment *segments, int n_segments);
+
+#endif
