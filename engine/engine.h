@@ -28,10 +28,13 @@ struct engine_request {
     const int32_t *stop_ids; /* [n_stop_ids], copied: end the answer, not delivered */
     int32_t n_stop_ids;
     struct sampling sampling;
+    uint64_t reuse_namespace; /* a finished timeline may be continued by a later request whose prompt
+                                 starts with all of its tokens, inside one namespace (one API key)
+                                 only; 0: never reuse */
 };
 
 enum engine_event_kind {
-    EVENT_PREFILL, /* progress: done, total */
+    EVENT_PREFILL, /* progress: done, total, reused; the first one comes before any work */
     EVENT_TOKEN,   /* id */
     EVENT_END,     /* reason; always the last event of a request, exactly once */
 };
@@ -41,7 +44,7 @@ enum end_reason { END_STOP, END_LENGTH, END_CANCELLED, END_FAULT };
 struct engine_event {
     enum engine_event_kind kind;
     int32_t id;          /* EVENT_TOKEN */
-    int32_t done, total; /* EVENT_PREFILL */
+    int32_t done, total, reused; /* EVENT_PREFILL: prompt tokens; reused ones were not computed */
     enum end_reason reason;
 };
 
@@ -69,7 +72,7 @@ enum status MUST_CHECK engine_submit(struct engine *engine, const struct engine_
 void engine_cancel(struct engine *engine, uint64_t number);
 
 struct engine_stats {
-    uint64_t requests, prompt_tokens, answer_tokens, steps;
+    uint64_t requests, prompt_tokens, reused_tokens, answer_tokens, steps;
     int32_t running, waiting;
 };
 void engine_stats_get(struct engine *engine, struct engine_stats *out);
