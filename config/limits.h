@@ -11,37 +11,45 @@
 #define JSON_DEPTH_MAX 64 /* api.md 1.1; no client measured sends more than 20 */
 
 /* ---- the network ----------------------------------------------------------------------------- */
-#define STEP_TOKENS_MAX                                                                            \
-    256 /* tokens one forward step takes; longer prompts are cut into steps.                       \
-           Bounds the scratch memory and how long a cancel waits. */
+/* Tokens one forward step takes; longer prompts are cut into steps.  Bounds the scratch memory and
+ * how long a cancel waits. */
+#define STEP_TOKENS_MAX 256
 
 /* ---- log ------------------------------------------------------------------------------------- */
-#define LOG_LINE_BYTES                                                                             \
-    512 /* one line, newline included: below PIPE_BUF, so lines never interleave */
+/* One line, newline included: below PIPE_BUF, so lines of several threads never interleave. */
+#define LOG_LINE_BYTES 512
 
 /* ---- serving --------------------------------------------------------------------------------- */
-#define SESSIONS_MAX 32   /* timelines in flight; each one reserves its whole context */
-#define QUEUE_MAX    1024 /* requests that may wait: beyond it a client is better told 429 */
-#define STOP_IDS_MAX 8    /* ids that end an answer; the chat format has one (eos) */
-#define STEP_PREFILL_MIXED_MAX                                                                     \
-    64 /* prompt tokens in a step that also decodes: bounds how much a                             \
-          long prompt slows down a running answer */
-#define SERVE_STACK_BYTES                                                                          \
-    (1 << 20) /* stack of the engine and admin threads: musl's default of                          \
-                 128 KiB is too small for JSON at JSON_DEPTH_MAX */
+/* Timelines in flight; each one reserves its whole context. */
+#define SESSIONS_MAX 32
+/* Requests that may wait: beyond it a client is better told to come back. */
+#define QUEUE_MAX 1024
+/* Ids that end an answer; the chat format has one (eos). */
+#define STOP_IDS_MAX 8
+/* Prompt tokens in a step that also decodes: bounds how much a long prompt slows a running answer. */
+#define STEP_PREFILL_MIXED_MAX 64
+/* Stack of the engine and admin threads: musl's default of 128 KiB is too small for JSON at
+ * JSON_DEPTH_MAX. */
+#define SERVE_STACK_BYTES (1 << 20)
 
 /* ---- API keys -------------------------------------------------------------------------------- */
-#define KEYS_MAX           256 /* a box serves a team; bounds the file and the look-up */
-#define KEY_NAME_BYTES_MAX 64  /* a label for people */
-#define KEYS_FILE_BYTES_MAX                                                                        \
-    (64 * 1024) /* KEYS_MAX lines of at most 139 bytes, and room for comments */
+/* A box serves a team; bounds the file and the look-up. */
+#define KEYS_MAX 256
+/* A label for people. */
+#define KEY_NAME_BYTES_MAX 64
+/* KEYS_MAX lines of at most 139 bytes, and room for comments. */
+#define KEYS_FILE_BYTES_MAX (64 * 1024)
 
 /* ---- admin socket ---------------------------------------------------------------------------- */
-#define ADMIN_REQUEST_BYTES_MAX (64 * 1024) /* the protocol's bound on one request line */
-#define ADMIN_ARGS_MAX          16          /* words of one command */
-#define ADMIN_ARG_BYTES_MAX     256         /* one word: a key's name or id, a number */
-#define ADMIN_CLIENTS_MAX                                                                          \
-    8 /* consoles at once (serial, some SSH); the others wait in the backlog */
-#define ADMIN_WAIT_MS_MAX 2000 /* from accept to the last byte of the answer */
+/* The protocol's bound on one request line. */
+#define ADMIN_REQUEST_BYTES_MAX (64 * 1024)
+/* Words of one command. */
+#define ADMIN_ARGS_MAX 16
+/* One word: a key's name or id, a number. */
+#define ADMIN_ARG_BYTES_MAX 256
+/* Consoles at once (serial, some SSH); the others wait in the backlog. */
+#define ADMIN_CLIENTS_MAX 8
+/* From accept to the last byte of the answer. */
+#define ADMIN_WAIT_MS_MAX 2000
 
 #endif
