@@ -8,7 +8,9 @@
 #define ERROR_TEXT_BYTES 512 /* one line of a terminal log, path and tensor name included */
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
-#define JSON_DEPTH_MAX 64 /* api.md 1.1; no client measured sends more than 20 */
+#define JSON_DEPTH_MAX  64 /* api.md 1.1; no client measured sends more than 20 */
+#define JSON_VALUES_MAX (4 << 20) /* bounds the tree: a value takes at most 250 bytes beside its text.
+                                     The V4 tokenizer.json has 0.4 M, a million messages 3 M */
 
 /* ---- the network ----------------------------------------------------------------------------- */
 /* Tokens one forward step takes; longer prompts are cut into steps.  Bounds the scratch memory and

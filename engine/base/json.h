@@ -16,7 +16,9 @@
 /**
  * Parses one JSON text.  Strict: valid UTF-8, depth at most JSON_DEPTH_MAX, no duplicate keys in any
  * object, no trailing data, no NaN/Infinity, no comments.  Lone surrogate escapes become U+FFFD.
- * Numbers keep their source text (json_dump prints it back), also integers beyond 64 bits and -0.
+ * Numbers keep their source text (json_dump prints it back), also integers beyond 64 bits and -0;
+ * these two are json_type_double, all other integers json_type_int.
+ * Keys with U+0000 are refused (json-c's keys are C strings); strings may hold it.
  * @own  *out belongs to the caller: json_object_put.
  * @err  ERR_INPUT; *offset (may be NULL) is the byte where it went wrong; err->text has no excerpt.
  */
@@ -27,8 +29,12 @@ enum status MUST_CHECK json_parse(const char *text, size_t len, struct json_obje
 enum status MUST_CHECK json_parse_file(const char *path, size_t bytes_max, struct json_object **out,
                                        struct error *err);
 
-/** Appends the value as json.dumps(ensure_ascii=False): ", " and ": ", key order kept, raw UTF-8. */
+/** Appends the value as json.dumps(ensure_ascii=False): ", " and ": ", key order kept, raw UTF-8.
+ *  Numbers as their source wrote them. */
 void json_dump(struct buf *out, struct json_object *value);
+
+/** The same, but numbers as Python prints them after json.loads: 1e5 is 100000.0, -0 is 0. */
+void json_dump_normal(struct buf *out, struct json_object *value);
 
 /** Appends one JSON string literal, quotes included (json.dumps escapes; raw UTF-8). */
 void json_dump_string(struct buf *out, const char *text, size_t len);
