@@ -1,0 +1,62 @@
+/*
+ * Splits a model's answer, token by token, into what a client sees: reasoning and content, in whole
+ * UTF-8 characters, cut at the client's stop strings.  Knows no HTTP and no sampling; end-of-answer
+ * ids are the engine's matter (engine_request.stop_ids), and are dropped if they come here.
+ *
+ * Rules, the same for streamed and whole answers, since both go through here:
+ *  - The answer starts as reasoning when the prompt ended with <think>, else as content.  The first
+ *    </think> in reasoning ends it; any further one is dropped, as is <think>.
+ *  - No added token ever reaches the client: </think>, <think>, the DSML mark and every other one
+ *    is dropped, and ends a half character in front of it (U+FFFD).
+ *  - A tool-call block is delivered as content with its DSML marks taken out
+ *    ("<tool_calls>\n<invoke name=..."): nothing the model wrote is lost in silence.
+ *  - Stop strings are matched in content only, across token borders; text that may be the start of
+ *    one is held back, and nothing of a completed one is delivered.  The match that ends first
+ *    wins; of several ending at the same byte, the longest.
+ */
+#ifndef V4BOX_ENGINE_TEXT_ANSWER_H
+#define V4BOX_ENGINE_TEXT_ANSWER_H
+
+#include "engine/base/buf.h"
+#include "engine/base/status.h"
+#include "engine/text/chat.h"
+#include "engine/text/tokenizer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct answer; /* one answer; one thread at a time */
+
+struct answer_stop {
+    const char *text; /* borrows [len], UTF-8 */
+    size_t len;
+};
+
+struct answer_options {
+    const struct tokenizer *tokenizer; /* borrows, outlives the answer */
+    const struct chat_tokens *tokens;  /* borrows, outlives the answer */
+    bool thinking;                     /* the prompt ended with <think> */
+    const struct answer_stop *stops;   /* [n_stops], copied */
+    int32_t n_stops;
+};
+
+/** @own answer_destroy
+ *  @err ERR_INPUT "stop: ..": more than STOP_STRINGS_MAX, an empty one, or one that is too long */
+enum status MUST_CHECK answer_create(const struct answer_options *options, struct answer **out,
+                                     struct error *err);
+void answer_destroy(struct answer *answer);
+
+/**
+ * Takes one token and appends the text that has become certain; either buffer may stay as it is.
+ * Reasoning always comes before content.
+ * @return true once a stop string is complete: the answer is over, further tokens are ignored
+ */
+bool answer_push(struct answer *answer, int32_t id, struct buf *reasoning, struct buf *content);
+
+/** The end of the answer for any other reason: appends what was held back.  Call it once. */
+void answer_finish(struct answer *answer, struct buf *reasoning, struct buf *content);
+
+/** Tokens pushed as reasoning, </think> included (usage: reasoning_tokens). */
+int32_t answer_reasoning_tokens(const struct answer *answer);
+
+#endif
