@@ -1,0 +1,383 @@
+/*
+ * The keys file and its table.  A change reads the file again, edits its text (comments stay) and
+ * replaces it as a whole; the table in memory is swapped only after the file is safe.
+ */
+#include "engine/api/keys.h"
+
+#include "engine/base/file.h"
+#include "kernels/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HASH_BYTES crypto_hash_sha256_BYTES
+#define HASH_CHARS (2 * HASH_BYTES)
+#define PATH_BYTES 4096
+
+static const char BASE62[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+struct entry {
+    struct key key;
+    uint8_t hash[HASH_BYTES];
+};
+
+struct table {
+    struct entry entries[KEYS_MAX];
+    int n;
+};
+
+struct keys {
+    pthread_mutex_t lock; /* protects table */
+    pthread_mutex_t edit; /* one change at a time; taken before lock */
+    char path[PATH_BYTES];
+    struct table table, next; /* next: being read, belongs to whoever holds edit */
+};
+
+/* ---- one line ------------------------------------------------------------------------------- */
+
+/* The number of an id, or 0 when it is none.  Ids from 1: 0 means "never reuse" to the engine. */
+static uint64_t id_number(const char *id, size_t len)
+{
+    if (len != KEY_ID_CHARS)
+        return 0;
+    uint64_t number = 0;
+    for (size_t i = 0; i < len; i++) {
+        const char *at = memchr(BASE62, id[i], sizeof BASE62 - 1);
+        if (at == NULL)
+            return 0;
+        number = number * (sizeof BASE62 - 1) + (uint64_t)(at - BASE62);
+    }
+    return number + 1;
+}
+
+static bool name_good(const char *name, size_t len)
+{
+    if (len == 0 || len > KEY_NAME_BYTES_MAX)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if (name[i] <= ' ' || name[i] > '~')
+            return false;
+    }
+    return true;
+}
+
+static bool hash_parse(const char *hex, size_t len, uint8_t hash[HASH_BYTES])
+{
+    static const char DIGITS[] = "0123456789abcdef";
+    if (len != HASH_CHARS)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        const char *at = memchr(DIGITS, hex[i], sizeof DIGITS - 1);
+        if (at == NULL)
+            return false;
+        hash[i / 2] = (uint8_t)(hash[i / 2] << 4 | (at - DIGITS));
+    }
+    return true;
+}
+
+/* "ID SHA256HEX NAME".  @return NULL, or what is wrong */
+static const char *entry_parse(const char *line, size_t len, struct entry *out)
+{
+    const char *end = line + len;
+    const char *blank = memchr(line, ' ', len);
+    if (blank == NULL)
+        return "is not ID SHA256HEX NAME";
+    uint64_t number = id_number(line, (size_t)(blank - line));
+    if (number == 0)
+        return "ID must be 8 characters of 0-9 A-Z a-z";
+    const char *hex = blank + 1;
+    blank = memchr(hex, ' ', (size_t)(end - hex));
+    if (blank == NULL)
+        return "is not ID SHA256HEX NAME";
+    *out = (struct entry){.key.number = number};
+    if (!hash_parse(hex, (size_t)(blank - hex), out->hash))
+        return "SHA256HEX must be 64 characters of 0-9 a-f";
+    const char *name = blank + 1;
+    if (!name_good(name, (size_t)(end - name)))
+        return "NAME must be 1 to 64 printable ASCII characters without blanks";
+    memcpy(out->key.id, line, KEY_ID_CHARS);
+    memcpy(out->key.name, name, (size_t)(end - name));
+    return NULL;
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+static const struct entry *table_find(const struct table *table, uint64_t number)
+{
+    for (int i = 0; i < table->n; i++) {
+        if (table->entries[i].key.number == number)
+            return &table->entries[i];
+    }
+    return NULL;
+}
+
+/* Adds one line's entry.  @return NULL, or what is wrong */
+static const char *table_add(struct table *table, const char *line, size_t len)
+{
+    struct entry entry;
+    const char *wrong = entry_parse(line, len, &entry);
+    if (wrong != NULL)
+        return wrong;
+    if (table_find(table, entry.key.number) != NULL)
+        return "ID is there twice";
+    if (table->n == KEYS_MAX)
+        return "is one key too many";
+    table->entries[table->n++] = entry;
+    return NULL;
+}
+
+static enum status table_parse(const char *path, const struct buf *text, struct table *out,
+                               struct error *err)
+{
+    out->n = 0;
+    const char *at = text->data, *end = text->data + text->len;
+    for (int number = 1; text->len > 0 && at < end; number++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        if (newline == NULL)
+            return error_set(err, ERR_INPUT, "%s: line %d: has no end", path, number);
+        size_t len = (size_t)(newline - at);
+        const char *wrong = len == 0 || at[0] == '#' ? NULL : table_add(out, at, len);
+        if (wrong != NULL)
+            return error_set(err, ERR_INPUT, "%s: line %d: %s", path, number, wrong);
+        at = newline + 1;
+    }
+    return OK;
+}
+
+/* ---- the file ------------------------------------------------------------------------------- */
+
+/* The file's text; a missing file is an empty one. */
+static enum status text_read(const char *path, struct buf *out, struct error *err)
+{
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return OK;
+    return file_read(path, KEYS_FILE_BYTES_MAX, out, err);
+}
+
+static bool write_all(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        data += n;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+/* Makes a rename last: the folder is synced too. */
+static bool sync_folder(const char *path)
+{
+    char folder[PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    int n = slash == NULL ? snprintf(folder, sizeof folder, ".")
+                          : snprintf(folder, sizeof folder, "%.*s", (int)(slash - path + 1), path);
+    ASSERT(n > 0 && (size_t)n < sizeof folder);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool good = fsync(fd) == 0;
+    close(fd);
+    return good;
+}
+
+static enum status text_replace(const char *path, const struct buf *text, struct error *err)
+{
+    char temp[PATH_BYTES + sizeof ".new"];
+    snprintf(temp, sizeof temp, "%s.new", path);
+    unlink(temp); /* left over from a crash; O_EXCL below refuses to follow a link in its place */
+    int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return error_set(err, ERR_IO, "%s: %s", temp, strerror(errno));
+    bool good = fchmod(fd, 0600) == 0 && write_all(fd, text->data, text->len) && fsync(fd) == 0;
+    int code = errno;
+    close(fd);
+    if (good && rename(temp, path) == 0 && sync_folder(path))
+        return OK;
+    if (good)
+        code = errno;
+    unlink(temp);
+    return error_set(err, ERR_IO, "%s: cannot write: %s", path, strerror(code));
+}
+
+/* ---- public --------------------------------------------------------------------------------- */
+
+enum status keys_open(const char *path, struct keys **out, struct error *err)
+{
+    if (sodium_init() < 0)
+        return error_set(err, ERR_IO, "no random numbers on this system");
+    if (strlen(path) >= PATH_BYTES)
+        return error_set(err, ERR_INPUT, "the path of the keys file is too long");
+    struct keys *keys = calloc(1, sizeof *keys);
+    ASSERT(keys != NULL);
+    snprintf(keys->path, sizeof keys->path, "%s", path);
+    ASSERT(pthread_mutex_init(&keys->lock, NULL) == 0);
+    ASSERT(pthread_mutex_init(&keys->edit, NULL) == 0);
+    struct buf text = {0};
+    enum status status = text_read(path, &text, err);
+    if (status == OK)
+        status = table_parse(path, &text, &keys->table, err);
+    buf_free(&text);
+    if (status != OK) {
+        keys_close(keys);
+        return status;
+    }
+    *out = keys;
+    return OK;
+}
+
+void keys_close(struct keys *keys)
+{
+    if (keys == NULL)
+        return;
+    pthread_mutex_destroy(&keys->edit);
+    pthread_mutex_destroy(&keys->lock);
+    free(keys);
+}
+
+bool keys_check(struct keys *keys, const char *secret, size_t len, struct key *out)
+{
+    /* Whatever comes in is hashed, at most one character more than a real secret: the time tells
+     * nothing about which ids exist. */
+    uint8_t hash[HASH_BYTES];
+    size_t n = len < KEY_SECRET_CHARS + 1 ? len : KEY_SECRET_CHARS + 1;
+    crypto_hash_sha256(hash, (const unsigned char *)secret, n);
+    uint64_t number = 0;
+    if (len == KEY_SECRET_CHARS && memcmp(secret, "ds_", 3) == 0)
+        number = id_number(secret + 3, KEY_ID_CHARS);
+
+    static const struct entry NOBODY;
+    pthread_mutex_lock(&keys->lock);
+    const struct entry *found = table_find(&keys->table, number);
+    const struct entry *entry = found != NULL ? found : &NOBODY;
+    bool equal = sodium_memcmp(hash, entry->hash, HASH_BYTES) == 0;
+    bool good = equal && found != NULL;
+    if (good)
+        *out = found->key;
+    pthread_mutex_unlock(&keys->lock);
+    return good;
+}
+
+static void random_base62(char *out, int n)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = BASE62[randombytes_uniform(sizeof BASE62 - 1)];
+}
+
+/* Fills secret and hash for a new id that `table` does not have. */
+static void secret_make(const struct table *table, char secret[KEY_SECRET_CHARS + 1],
+                        uint8_t hash[HASH_BYTES])
+{
+    memcpy(secret, "ds_", 3);
+    do
+        random_base62(secret + 3, KEY_ID_CHARS);
+    while (table_find(table, id_number(secret + 3, KEY_ID_CHARS)) != NULL);
+    secret[3 + KEY_ID_CHARS] = '_';
+    random_base62(secret + 3 + KEY_ID_CHARS + 1, KEY_RANDOM_CHARS);
+    secret[KEY_SECRET_CHARS] = '\0';
+    crypto_hash_sha256(hash, (const unsigned char *)secret, KEY_SECRET_CHARS);
+}
+
+/* Checks the edited text as a start would, writes it, and only then lets it count. */
+static enum status commit(struct keys *keys, const struct buf *text, struct error *err)
+{
+    if (text->len > KEYS_FILE_BYTES_MAX)
+        return error_set(err, ERR_CAPACITY, "%s: full", keys->path);
+    enum status status = table_parse(keys->path, text, &keys->next, err);
+    if (status == OK)
+        status = text_replace(keys->path, text, err);
+    if (status != OK)
+        return status;
+    pthread_mutex_lock(&keys->lock);
+    keys->table = keys->next;
+    pthread_mutex_unlock(&keys->lock);
+    return OK;
+}
+
+enum status keys_create(struct keys *keys, const char *name, struct key *out,
+                        char secret[KEY_SECRET_CHARS + 1], struct error *err)
+{
+    if (!name_good(name, strlen(name)))
+        return error_set(err, ERR_INPUT,
+                         "the name must be 1 to %d printable ASCII characters "
+                         "without blanks",
+                         KEY_NAME_BYTES_MAX);
+    struct buf text = {0};
+    pthread_mutex_lock(&keys->edit);
+    enum status status = text_read(keys->path, &text, err);
+    if (status == OK)
+        status = table_parse(keys->path, &text, &keys->next, err);
+    if (status == OK && keys->next.n == KEYS_MAX)
+        status = error_set(err, ERR_CAPACITY, "%s: holds %d keys already", keys->path, KEYS_MAX);
+    if (status == OK) {
+        uint8_t hash[HASH_BYTES];
+        char fresh[KEY_SECRET_CHARS + 1], hex[HASH_CHARS + 1];
+        secret_make(&keys->next, fresh, hash);
+        sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+        buf_printf(&text, "%.*s %s %s\n", KEY_ID_CHARS, fresh + 3, hex, name);
+        status = commit(keys, &text, err);
+        if (status == OK) {
+            *out = keys->next.entries[keys->next.n - 1].key;
+            memcpy(secret, fresh, sizeof fresh);
+        }
+        sodium_memzero(fresh, sizeof fresh);
+    }
+    pthread_mutex_unlock(&keys->edit);
+    buf_free(&text);
+    return status;
+}
+
+/* Takes the line of key `id` out of the text.  @return false: there is none */
+static bool line_remove(struct buf *text, const char *id)
+{
+    for (size_t at = 0; at < text->len;) {
+        const char *newline = memchr(text->data + at, '\n', text->len - at);
+        size_t next = (size_t)(newline - text->data) + 1; /* table_parse saw that every line ends */
+        if (next - at > KEY_ID_CHARS && memcmp(text->data + at, id, KEY_ID_CHARS) == 0 &&
+            text->data[at + KEY_ID_CHARS] == ' ') {
+            memmove(text->data + at, text->data + next, text->len - next);
+            text->len -= next - at;
+            return true;
+        }
+        at = next;
+    }
+    return false;
+}
+
+enum status keys_delete(struct keys *keys, const char *id, struct error *err)
+{
+    if (id_number(id, strlen(id)) == 0)
+        return error_set(err, ERR_INPUT, "the id must be 8 characters of 0-9 A-Z a-z");
+    struct buf text = {0};
+    pthread_mutex_lock(&keys->edit);
+    enum status status = text_read(keys->path, &text, err);
+    if (status == OK)
+        status = table_parse(keys->path, &text, &keys->next, err);
+    if (status == OK && !line_remove(&text, id))
+        status = error_set(err, ERR_INPUT, "no key has this id");
+    if (status == OK)
+        status = commit(keys, &text, err);
+    pthread_mutex_unlock(&keys->edit);
+    buf_free(&text);
+    return status;
+}
+
+int keys_list(struct keys *keys, struct key out[KEYS_MAX])
+{
+    pthread_mutex_lock(&keys->lock);
+    int n = keys->table.n;
+    for (int i = 0; i < n; i++)
+        out[i] = keys->table.entries[i].key;
+    pthread_mutex_unlock(&keys->lock);
+    return n;
+}

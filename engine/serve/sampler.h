@@ -1,0 +1,45 @@
+/*
+ * From logits to one token id.
+ *
+ * Order: temperature -> top-k -> top-p -> min-p, each on the distribution that the one before
+ * leaves (renormalised), softmax in double.  Candidates are ordered by probability, then by id, so
+ * ties go to the lowest id and a cut is the same on every machine.  The draw uses a counter-based
+ * generator: the number at a position is a function of (seed, position) and of nothing else, so
+ * neither batching, chunking nor reuse can change an answer.
+ */
+#ifndef V4BOX_ENGINE_SAMPLER_H
+#define V4BOX_ENGINE_SAMPLER_H
+
+#include "engine/engine.h"
+
+#define SAMPLE_FAULT (-1)
+
+/* Scratch for one thread. */
+struct sampler {
+    double *weights; /* owns; [vocab_size] exp((logit - max) / temperature) */
+    int32_t *heap;   /* owns; [vocab_size] ids */
+    int32_t vocab_size;
+};
+
+/** Takes the scratch memory.  @own sampler_clear */
+void sampler_init(struct sampler *sampler, int32_t vocab_size);
+void sampler_clear(struct sampler *sampler);
+
+/** @err ERR_INPUT naming the field that is out of range */
+enum status MUST_CHECK sampling_check(const struct sampling *sampling, struct error *err);
+
+/**
+ * Picks the token at `position` (index in the timeline: prompt tokens count).
+ * @shape  logits [vocab_size]; -inf bars a token
+ * @return the id, or SAMPLE_FAULT when a logit is NaN or +inf, or all are -inf
+ */
+int32_t sampler_pick(struct sampler *sampler, const float *logits, const struct sampling *sampling,
+                     uint64_t position);
+
+/** The number in [0, 1) that belongs to (seed, position): 53 bits of Philox4x32-10. */
+double sampler_uniform(uint64_t seed, uint64_t position);
+
+/** Philox4x32-10.  @src Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 */
+void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+#endif

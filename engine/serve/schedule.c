@@ -1,0 +1,51 @@
+/* The choice of the next step's segments. */
+#include "engine/serve/schedule.h"
+
+#include "config/limits.h"
+#include "kernels/check.h"
+
+/* With these, "one token for everybody" always fits, and no order of service is needed. */
+_Static_assert(STEP_PREFILL_MIXED_MAX >= SESSIONS_MAX, "every prompt advances in a mixed step");
+_Static_assert(STEP_TOKENS_MAX >= STEP_PREFILL_MIXED_MAX + SESSIONS_MAX, "decodes fit beside it");
+
+static int32_t min(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Deals `budget` tokens evenly to the prompts; what short ones leave over goes round again. */
+static int32_t deal_prefill(const struct schedule_slot *slots, int n_slots, int n_hungry,
+                            int32_t budget, int32_t *take)
+{
+    int32_t dealt = 0;
+    while (n_hungry > 0 && dealt < budget) {
+        int32_t share = (budget - dealt) / n_hungry;
+        if (share == 0)
+            share = 1;
+        for (int i = 0; i < n_slots && dealt < budget; i++) {
+            int32_t want = slots[i].prefill - take[i];
+            if (slots[i].prefill == 0 || want == 0)
+                continue;
+            int32_t n = min(min(share, want), budget - dealt);
+            take[i] += n;
+            dealt += n;
+            n_hungry -= n == want;
+        }
+    }
+    return dealt;
+}
+
+int32_t schedule_step(const struct schedule_slot *slots, int n_slots, int32_t *take)
+{
+    ASSERT(n_slots >= 0 && n_slots <= SESSIONS_MAX);
+    int n_decode = 0, n_prefill = 0;
+    for (int i = 0; i < n_slots; i++) {
+        ASSERT(slots[i].prefill >= 0);
+        ASSERT(!(slots[i].decode && slots[i].prefill > 0));
+        take[i] = slots[i].decode;
+        n_decode += slots[i].decode;
+        n_prefill += slots[i].prefill > 0;
+    }
+    int32_t budget = n_decode > 0 ? STEP_PREFILL_MIXED_MAX : STEP_TOKENS_MAX;
+    return n_decode + deal_prefill(slots, n_slots, n_prefill, budget, take);
+}
