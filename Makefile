@@ -3,39 +3,71 @@
 # Two builds of the same sources:
 #   build/musl  release, static musl: what ships (engine, console, init, synth)
 #   build/host  glibc with ASan and UBSan: what the unit tests run
+# What is not in this tree (config/packages.txt) is built once into CACHE, outside of it.
 .DEFAULT_GOAL := all
 SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 JOBS := $(shell nproc)
 
 CACHE ?= $(HOME)/.cache/v4box
-MUSL_PREFIX := $(CACHE)/musl/prefix
+# Not whatever comes first on the path: numpy is Debian's.
+PYTHON := /usr/bin/python3
+MUSL_PREFIX := build/deps/prefix
 
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wundef -Wvla \
         -Wpointer-arith -Wwrite-strings -Werror
 # No contraction: a*b+c is fused only where a kernel says so, or the ISAs would differ by accident.
-CFLAGS_ALL := -std=c11 -D_GNU_SOURCE -I. -ffp-contract=off $(WARN) -MMD -MP
-CFLAGS_MUSL := $(CFLAGS_ALL) -O2 -g -idirafter $(MUSL_PREFIX)/kernel-headers -isystem $(MUSL_PREFIX)/include
-CFLAGS_HOST := $(CFLAGS_ALL) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+# Paths are relative and the folder of the build is mapped away: the same bytes from every clone.
+CFLAGS_ALL := -std=c11 -D_GNU_SOURCE -I. -ffp-contract=off $(WARN) -MMD -MP -ffile-prefix-map=$(CURDIR)=.
+CFLAGS_MUSL := $(CFLAGS_ALL) -O2 -g -ffunction-sections -fdata-sections -fstack-protector-strong \
+               -idirafter $(MUSL_PREFIX)/kernel-headers -isystem $(MUSL_PREFIX)/include
+CFLAGS_HOST := $(CFLAGS_ALL) -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+LDFLAGS_MUSL := -static -Wl,--gc-sections -Wl,-z,relro,-z,now -L$(MUSL_PREFIX)/lib
+LDFLAGS_HOST := -fsanitize=address,undefined
 LIBS := -ljson-c -lmicrohttpd -lutf8proc -lsodium -lm -lpthread
 
 # Flags by file name: the ISA variants of the CPU kernels.
 ISA_FLAGS = $(if $(findstring _avx512.,$(1)),-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mfma -mf16c,$(if $(findstring _avx2.,$(1)),-mavx2 -mfma -mf16c,-march=x86-64-v2))
+# The arithmetic at full optimisation under the sanitizers too, or the golden tests take minutes.
+HOST_OPT = $(if $(filter kernels/% engine/model/%,$(1)),-O2,-O1)
 
-LIB_SRC := $(filter-out engine/main.c,$(wildcard engine/*.c engine/*/*.c kernels/*.c kernels/cpu/*.c))
+# ---- sources ------------------------------------------------------------------------------------
+# One library holds everything but the files with a main(); a program links what it uses of it.
+MAIN_SRC := engine/main.c init/init.c init/console.c
+LIB_SRC := $(filter-out $(MAIN_SRC),$(wildcard engine/*.c engine/*/*.c kernels/*.c kernels/cpu/*.c init/*.c))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
+FORMAT_SRC := $(wildcard config/*.h engine/*.[ch] engine/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
+              init/*.[ch] tools/*.[ch] tests/*/*.[ch])
 
 MUSL_LIB := build/musl/libv4box.a
 HOST_LIB := build/host/libv4box.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
+PROGRAMS := build/engine build/console build/init build/synth
+IMAGE := build/v4box-vmlinuz build/v4box-initramfs.cpio.zst build/v4box-bom.txt
 
-build/musl/%.o: %.c
+.PHONY: all help image run stop serve test unit run-unit tidy clean setup FORCE
+.SECONDARY:
+.DELETE_ON_ERROR:
+
+all: $(PROGRAMS) image ## build everything: programs and image (default)
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+
+# ---- compiling ----------------------------------------------------------------------------------
+# Objects depend on a file with their flags, rewritten only when these change.
+build/musl/flags: FORCE
+	@mkdir -p $(@D); cmp -s $@ - <<<'$(CFLAGS_MUSL)' || echo '$(CFLAGS_MUSL)' >$@
+build/host/flags: FORCE
+	@mkdir -p $(@D); cmp -s $@ - <<<'$(CFLAGS_HOST)' || echo '$(CFLAGS_HOST)' >$@
+
+build/musl/%.o: %.c build/musl/flags $(MUSL_PREFIX)/packages | setup
 	@mkdir -p $(@D)
 	musl-gcc $(CFLAGS_MUSL) $(call ISA_FLAGS,$<) -c $< -o $@
 
-build/host/%.o: %.c
+build/host/%.o: %.c build/host/flags | setup
 	@mkdir -p $(@D)
-	gcc $(CFLAGS_HOST) $(call ISA_FLAGS,$<) -c $< -o $@
+	gcc $(CFLAGS_HOST) $(call HOST_OPT,$<) $(call ISA_FLAGS,$<) -c $< -o $@
 
 $(MUSL_LIB): $(LIB_SRC:%.c=build/musl/%.o)
 	@rm -f $@
@@ -45,27 +77,47 @@ $(HOST_LIB): $(LIB_SRC:%.c=build/host/%.o)
 	@rm -f $@
 	ar rcsD $@ $^
 
-build/engine: build/musl/engine/main.o $(MUSL_LIB)
-	musl-gcc -static $< $(MUSL_LIB) -L$(MUSL_PREFIX)/lib $(LIBS) -o $@
+# ---- programs that ship -------------------------------------------------------------------------
+LINK_MUSL = musl-gcc $(LDFLAGS_MUSL) $< $(MUSL_LIB) $(LIBS) -o $@
 
-build/synth: build/musl/tools/synth.o $(MUSL_LIB)
-	musl-gcc -static $< $(MUSL_LIB) -L$(MUSL_PREFIX)/lib $(LIBS) -o $@
+build/engine: build/musl/engine/main.o $(MUSL_LIB) ; $(LINK_MUSL)
+build/console: build/musl/init/console.o $(MUSL_LIB) ; $(LINK_MUSL)
+build/init: build/musl/init/init.o $(MUSL_LIB) ; $(LINK_MUSL)
+build/synth: build/musl/tools/synth.o $(MUSL_LIB) ; $(LINK_MUSL)
 
-# The same programs with sanitizers, for tests that feed them hostile input.
-build/host/engine: build/host/engine/main.o $(HOST_LIB)
-	gcc -fsanitize=address,undefined $< $(HOST_LIB) $(LIBS) -o $@
+# ---- the same with sanitizers, for tests --------------------------------------------------------
+LINK_HOST = gcc $(LDFLAGS_HOST) $< $(HOST_LIB) $(LIBS) -o $@
 
-build/host/synth: build/host/tools/synth.o $(HOST_LIB)
-	gcc -fsanitize=address,undefined $< $(HOST_LIB) $(LIBS) -o $@
+build/host/engine: build/host/engine/main.o $(HOST_LIB) ; $(LINK_HOST)
+build/host/console: build/host/init/console.o $(HOST_LIB) ; $(LINK_HOST)
+build/host/synth: build/host/tools/synth.o $(HOST_LIB) ; $(LINK_HOST)
 
 build/host/unit/%: build/host/tests/unit/%.o $(HOST_LIB)
 	@mkdir -p $(@D)
-	gcc -fsanitize=address,undefined $< $(HOST_LIB) $(LIBS) -lcmocka -o $@
+	gcc $(LDFLAGS_HOST) $< $(HOST_LIB) $(LIBS) -lcmocka -o $@
 
-.PHONY: all unit clean
-all: build/engine build/synth
-unit: $(UNIT)
-clean:
+# ---- what comes from Debian ---------------------------------------------------------------------
+setup: ## install the Debian packages that this machine lacks
+	@tools/setup.sh
+
+# Rewritten only when another build of a library went in.
+$(MUSL_PREFIX)/packages: config/packages.txt $(wildcard tools/deps/*.sh) | setup
+	@tools/deps/prefix.sh $(CACHE) $(MUSL_PREFIX)
+
+# ---- checking -----------------------------------------------------------------------------------
+unit: $(UNIT) ## build the unit tests
+
+run-unit: unit ## build and run the unit tests alone
+	@tests/run.sh unit
+
+# SUITES="name name" runs only these.
+test: all unit build/host/engine build/host/console build/host/synth ## run every suite of tests/suites
+	@tests/run.sh $(SUITES)
+
+tidy: | setup ## check format and file lengths of all C
+	@tools/tidy.sh $(FORMAT_SRC)
+
+clean: ## remove build/ (the cache outside the tree stays)
 	rm -rf build
 
 -include $(shell find build -name '*.d' 2>/dev/null)

@@ -1,0 +1,26 @@
+#!/bin/bash
+# Checks the form of C sources:  tidy.sh FILE...   Prints TAP, one test a rule.
+# Format is clang-format's; file length and the calls that this tree does without are checked here.
+set -u
+LINES_MAX=800
+# getenv: nothing is configured behind the operator's back.  The others: no bound on what they write.
+BANNED='\b(getenv|secure_getenv|strcpy|strcat|sprintf|vsprintf|gets|alloca|strtok)[[:space:]]*\('
+failures=0
+
+# report NUMBER WHAT FINDINGS: a rule holds when there are no findings.
+report() {
+    if [ -z "$3" ]; then
+        echo "ok $1 - $2"
+    else
+        echo "not ok $1 - $2"
+        sed 's/^/# /' <<<"$3"
+        failures=1
+    fi
+}
+
+echo 1..4
+report 1 "clang-format changes nothing" "$(clang-format --dry-run -Werror "$@" 2>&1 | grep -E ': error:' | cut -d: -f1 | sort | uniq -c)"
+report 2 "no file has more than $LINES_MAX lines" "$(wc -l "$@" | awk -v m=$LINES_MAX '$2 != "total" && $1 > m')"
+report 3 "no banned call" "$(grep -nE "$BANNED" "$@")"
+report 4 "every file opens with a comment" "$(for f in "$@"; do head -c 2 "$f" | grep -q '^/\*' || echo "$f"; done)"
+exit $failures
