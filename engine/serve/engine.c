@@ -1,0 +1,535 @@
+/*
+ * The engine thread: takes requests from a bounded queue, gives each a timeline, feeds the model
+ * what schedule.c chooses, samples, and tells the callers.  Everything it works on is allocated in
+ * engine_create.  Knows no text, no HTTP and no keys.
+ *
+ * Ownership: a request record belongs to the queue or to one timeline until finish() frees it; the
+ * timelines belong to the engine thread alone.  `lock` protects what other threads see.  No
+ * callback runs under it.
+ */
+#include "engine/engine.h"
+
+#include "engine/base/log.h"
+#include "engine/base/thread.h"
+#include "engine/serve/sampler.h"
+#include "engine/serve/schedule.h"
+#include "kernels/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum request_state { REQUEST_FREE, REQUEST_WAITING, REQUEST_RUNNING };
+
+struct request {
+    enum request_state state; /* lock */
+    bool cancel;              /* lock */
+    uint64_t number;          /* lock */
+    int32_t *ids;             /* owns; [context_max], the prompt */
+    int32_t n_ids, tokens_max, n_stop_ids;
+    int32_t stop_ids[STOP_IDS_MAX];
+    struct sampling sampling;
+    uint64_t reuse_namespace;
+    engine_event_fn *on_event;
+    void *user;       /* borrows */
+    int32_t n_reused; /* prompt tokens that its timeline held already */
+    int32_t n_answer; /* tokens delivered */
+};
+
+/* A token timeline: what the model has been fed, kept after the answer for a later continuation. */
+struct timeline {
+    struct sequence *sequence; /* owns */
+    int32_t *ids;              /* owns; [context_max], the tokens fed */
+    int32_t n_ids;             /* equals sequence_length */
+    uint64_t reuse_namespace;  /* who may continue it; 0: nobody, and then it is empty */
+    uint64_t used;             /* turn of its last request: the smallest is given away first */
+    struct request *request;   /* borrows; NULL: idle */
+    int32_t next_id;           /* sampled, not fed yet; -1: none */
+    float *logits;             /* owns; [vocab_size] */
+};
+
+struct engine {
+    struct model *model; /* owns */
+    struct engine_options options;
+    struct sampler sampler;
+    struct timeline *timelines; /* owns; [sessions_max] */
+    struct request *requests;   /* owns; [n_requests] */
+    int32_t n_requests;         /* sessions_max + queue_max */
+    uint64_t turn;              /* requests started so far */
+    pthread_t thread;
+
+    pthread_mutex_t lock;   /* protects all below and the marked members of requests */
+    pthread_cond_t work;    /* something was submitted, or stopping */
+    struct request **queue; /* owns; [n_requests], oldest first */
+    uint64_t next_number;
+    bool stopping;
+    struct engine_stats stats;
+};
+
+/* ---- the end of a request ------------------------------------------------------------------- */
+
+/* Frees the record, then delivers the last event: who is told may submit again at once. */
+static void finish(struct engine *e, struct request *r, enum end_reason reason)
+{
+    engine_event_fn *on_event = r->on_event;
+    void *user = r->user;
+    pthread_mutex_lock(&e->lock);
+    ASSERT(r->state != REQUEST_FREE);
+    if (r->state == REQUEST_RUNNING)
+        e->stats.running--;
+    r->state = REQUEST_FREE;
+    pthread_mutex_unlock(&e->lock);
+    on_event(user, &(struct engine_event){.kind = EVENT_END, .reason = reason});
+}
+
+static void timeline_empty(struct timeline *t)
+{
+    sequence_reset(t->sequence);
+    t->n_ids = 0;
+    t->reuse_namespace = 0;
+}
+
+/* Ends a timeline's request.  What was fed stays for a continuation, unless it can not be trusted
+ * or nobody may have it. */
+static void timeline_finish(struct engine *e, struct timeline *t, enum end_reason reason)
+{
+    struct request *r = t->request;
+    t->request = NULL;
+    t->next_id = -1;
+    if (reason == END_FAULT || t->reuse_namespace == 0)
+        timeline_empty(t);
+    finish(e, r, reason);
+}
+
+/* ---- cancel and admission ------------------------------------------------------------------- */
+
+/* Takes the first cancelled request (any, when stopping) out of the queue.  @return NULL: none */
+static struct request *queue_take_cancelled(struct engine *e)
+{
+    struct request *taken = NULL;
+    pthread_mutex_lock(&e->lock);
+    for (int32_t i = 0; i < e->stats.waiting; i++) {
+        if (e->queue[i]->cancel || e->stopping) {
+            taken = e->queue[i];
+            e->stats.waiting--;
+            memmove(&e->queue[i], &e->queue[i + 1],
+                    (size_t)(e->stats.waiting - i) * sizeof(struct request *));
+            break;
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    return taken;
+}
+
+static bool cancelled(struct engine *e, const struct request *r)
+{
+    pthread_mutex_lock(&e->lock);
+    bool yes = r->cancel || e->stopping;
+    pthread_mutex_unlock(&e->lock);
+    return yes;
+}
+
+static void end_cancelled(struct engine *e)
+{
+    struct request *r;
+    while ((r = queue_take_cancelled(e)) != NULL)
+        finish(e, r, END_CANCELLED);
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        struct timeline *t = &e->timelines[i];
+        if (t->request != NULL && cancelled(e, t->request))
+            timeline_finish(e, t, END_CANCELLED);
+    }
+}
+
+/* Tokens of `t` that request `r` can continue: all of them, or none. */
+static int32_t reusable(const struct timeline *t, const struct request *r)
+{
+    if (r->reuse_namespace == 0 || t->reuse_namespace != r->reuse_namespace || t->n_ids >= r->n_ids)
+        return 0;
+    return memcmp(t->ids, r->ids, (size_t)t->n_ids * sizeof *t->ids) == 0 ? t->n_ids : 0;
+}
+
+/* The idle timeline that fits best: the longest continuation, else an empty one, else the one that
+ * was used longest ago.  @return NULL: all are running */
+static struct timeline *timeline_choose(struct engine *e, const struct request *r)
+{
+    struct timeline *best = NULL;
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        struct timeline *t = &e->timelines[i];
+        if (t->request != NULL)
+            continue;
+        if (best == NULL || reusable(t, r) > reusable(best, r)) {
+            best = t;
+        } else if (reusable(t, r) == reusable(best, r)) {
+            bool emptier = best->n_ids > 0 && t->n_ids == 0;
+            if (emptier || ((t->n_ids == 0) == (best->n_ids == 0) && t->used < best->used))
+                best = t;
+        }
+    }
+    return best;
+}
+
+static struct request *queue_first(struct engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    struct request *first = e->stats.waiting > 0 ? e->queue[0] : NULL;
+    pthread_mutex_unlock(&e->lock);
+    return first;
+}
+
+static void tell_prefill(const struct timeline *t)
+{
+    struct request *r = t->request;
+    r->on_event(r->user, &(struct engine_event){.kind = EVENT_PREFILL,
+                                                .done = t->n_ids,
+                                                .total = r->n_ids,
+                                                .reused = r->n_reused});
+}
+
+static void start(struct engine *e, struct timeline *t, struct request *r)
+{
+    r->n_reused = reusable(t, r);
+    if (r->n_reused == 0)
+        timeline_empty(t);
+    t->request = r;
+    t->reuse_namespace = r->reuse_namespace;
+    t->used = ++e->turn;
+    pthread_mutex_lock(&e->lock);
+    ASSERT(e->stats.waiting > 0 && e->queue[0] == r && r->state == REQUEST_WAITING);
+    e->stats.waiting--;
+    memmove(&e->queue[0], &e->queue[1], (size_t)e->stats.waiting * sizeof(struct request *));
+    r->state = REQUEST_RUNNING;
+    e->stats.running++;
+    e->stats.prompt_tokens += (uint64_t)r->n_ids;
+    e->stats.reused_tokens += (uint64_t)r->n_reused;
+    pthread_mutex_unlock(&e->lock);
+    tell_prefill(t);
+}
+
+static void admit(struct engine *e)
+{
+    struct request *r;
+    while ((r = queue_first(e)) != NULL) {
+        struct timeline *t = timeline_choose(e, r);
+        if (t == NULL)
+            return;
+        start(e, t, r);
+    }
+}
+
+/* ---- one step ------------------------------------------------------------------------------- */
+
+/* What the timeline could be fed next. */
+static struct schedule_slot hunger(const struct timeline *t)
+{
+    if (t->request == NULL)
+        return (struct schedule_slot){0};
+    if (t->next_id >= 0)
+        return (struct schedule_slot){.decode = true};
+    ASSERT(t->n_ids < t->request->n_ids);
+    return (struct schedule_slot){.prefill = t->request->n_ids - t->n_ids};
+}
+
+static bool is_stop(const struct request *r, int32_t id)
+{
+    for (int32_t i = 0; i < r->n_stop_ids; i++) {
+        if (r->stop_ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
+/* Samples the token behind the timeline's last one. */
+static void answer(struct engine *e, struct timeline *t)
+{
+    struct request *r = t->request;
+    int32_t id = sampler_pick(&e->sampler, t->logits, &r->sampling, (uint64_t)t->n_ids);
+    if (id == SAMPLE_FAULT) {
+        log_line(LOG_LEVEL_ERROR, "serve", "request %llu: not a number among the logits",
+                 (unsigned long long)r->number);
+        timeline_finish(e, t, END_FAULT);
+        return;
+    }
+    if (is_stop(r, id)) {
+        timeline_finish(e, t, END_STOP);
+        return;
+    }
+    pthread_mutex_lock(&e->lock);
+    e->stats.answer_tokens++;
+    pthread_mutex_unlock(&e->lock);
+    r->n_answer++;
+    t->next_id = id;
+    r->on_event(r->user, &(struct engine_event){.kind = EVENT_TOKEN, .id = id});
+    if (r->n_answer == r->tokens_max)
+        timeline_finish(e, t, END_LENGTH);
+}
+
+/* The tokens that the timeline is fed next: its sampled one, or the rest of the prompt. */
+static const int32_t *food(const struct timeline *t)
+{
+    return t->next_id >= 0 ? &t->next_id : t->request->ids + t->n_ids;
+}
+
+/* Takes note of `n` tokens that the model has just been fed. */
+static void advance(struct engine *e, struct timeline *t, int32_t n)
+{
+    struct request *r = t->request;
+    bool prefill = t->next_id < 0;
+    memcpy(t->ids + t->n_ids, food(t), (size_t)n * sizeof *t->ids);
+    t->n_ids += n;
+    t->next_id = -1;
+    ASSERT(sequence_length(t->sequence) == t->n_ids);
+    if (prefill)
+        tell_prefill(t);
+    if (t->n_ids >= r->n_ids)
+        answer(e, t);
+}
+
+static void step(struct engine *e)
+{
+    struct schedule_slot slots[SESSIONS_MAX];
+    int32_t take[SESSIONS_MAX];
+    struct segment segments[SESSIONS_MAX];
+    int n_segments = 0;
+    for (int32_t i = 0; i < e->options.sessions_max; i++)
+        slots[i] = hunger(&e->timelines[i]);
+    if (schedule_step(slots, e->options.sessions_max, take) == 0)
+        return;
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        struct timeline *t = &e->timelines[i];
+        if (take[i] == 0)
+            continue;
+        bool answers = t->n_ids + take[i] >= t->request->n_ids;
+        segments[n_segments++] = (struct segment){
+            .sequence = t->sequence,
+            .ids = food(t),
+            .n = take[i],
+            .logits_last = answers ? t->logits : NULL,
+        };
+    }
+    model_step(e->model, segments, n_segments);
+    pthread_mutex_lock(&e->lock);
+    e->stats.steps++;
+    pthread_mutex_unlock(&e->lock);
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        if (take[i] > 0)
+            advance(e, &e->timelines[i], take[i]);
+    }
+}
+
+/* Sleeps until there is work.  @return false: stopping */
+static bool wait_for_work(struct engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    while (!e->stopping && e->stats.running == 0 && e->stats.waiting == 0)
+        pthread_cond_wait(&e->work, &e->lock);
+    bool go_on = !e->stopping;
+    pthread_mutex_unlock(&e->lock);
+    return go_on;
+}
+
+static void *run(void *context)
+{
+    struct engine *e = context;
+    while (wait_for_work(e)) {
+        end_cancelled(e);
+        admit(e);
+        step(e);
+    }
+    end_cancelled(e);
+    return NULL;
+}
+
+/* ---- public --------------------------------------------------------------------------------- */
+
+/* Frees a half-built engine too. */
+static void engine_free(struct engine *e)
+{
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        if (e->timelines[i].sequence != NULL)
+            sequence_destroy(e->timelines[i].sequence);
+        free(e->timelines[i].ids);
+        free(e->timelines[i].logits);
+    }
+    for (int32_t i = 0; i < e->n_requests; i++)
+        free(e->requests[i].ids);
+    free(e->timelines);
+    free(e->requests);
+    free(e->queue);
+    sampler_clear(&e->sampler);
+    pthread_cond_destroy(&e->work);
+    pthread_mutex_destroy(&e->lock);
+    model_close(e->model);
+    free(e);
+}
+
+static void *take_memory(int64_t count, size_t element)
+{
+    void *memory = calloc((size_t)count, element);
+    ASSERT(memory != NULL);
+    return memory;
+}
+
+/* All the memory of the engine; pages of prompts are touched only when used. */
+static enum status engine_plan(struct engine *e, struct error *err)
+{
+    const struct engine_options *o = &e->options;
+    int32_t vocab_size = model_config(e->model)->vocab_size;
+    e->n_requests = o->sessions_max + o->queue_max;
+    e->timelines = take_memory(o->sessions_max, sizeof *e->timelines);
+    e->requests = take_memory(e->n_requests, sizeof *e->requests);
+    e->queue = take_memory(e->n_requests, sizeof *e->queue);
+    sampler_init(&e->sampler, vocab_size);
+    for (int32_t i = 0; i < e->n_requests; i++)
+        e->requests[i].ids = take_memory(o->context_max, sizeof(int32_t));
+    for (int32_t i = 0; i < o->sessions_max; i++) {
+        struct timeline *t = &e->timelines[i];
+        t->next_id = -1;
+        t->ids = take_memory(o->context_max, sizeof(int32_t));
+        t->logits = take_memory(vocab_size, sizeof(float));
+        enum status status = sequence_create(e->model, o->context_max, &t->sequence, err);
+        if (status != OK)
+            return status;
+    }
+    return OK;
+}
+
+static enum status options_check(const struct engine_options *o, struct error *err)
+{
+    if (o->sessions_max < 1 || o->sessions_max > SESSIONS_MAX)
+        return error_set(err, ERR_INPUT, "sessions: must be 1 to %d", SESSIONS_MAX);
+    if (o->context_max < 2 || o->context_max > POSITIONS_MAX)
+        return error_set(err, ERR_INPUT, "context: must be 2 to %d tokens", POSITIONS_MAX);
+    if (o->queue_max < 0 || o->queue_max > QUEUE_MAX)
+        return error_set(err, ERR_INPUT, "queue: must be 0 to %d", QUEUE_MAX);
+    return OK;
+}
+
+enum status engine_create(struct model *take_model, const struct engine_options *options,
+                          struct engine **out, struct error *err)
+{
+    enum status status = options_check(options, err);
+    if (status != OK) {
+        model_close(take_model);
+        return status;
+    }
+    struct engine *e = take_memory(1, sizeof *e);
+    e->model = take_model;
+    e->options = *options;
+    e->next_number = 1;
+    ASSERT(pthread_mutex_init(&e->lock, NULL) == 0);
+    ASSERT(pthread_cond_init(&e->work, NULL) == 0);
+    status = engine_plan(e, err);
+    if (status == OK)
+        status = thread_start(&e->thread, "engine", run, e, err);
+    if (status != OK) {
+        engine_free(e);
+        return status;
+    }
+    *out = e;
+    return OK;
+}
+
+void engine_destroy(struct engine *e)
+{
+    if (e == NULL)
+        return;
+    pthread_mutex_lock(&e->lock);
+    e->stopping = true;
+    pthread_cond_signal(&e->work);
+    pthread_mutex_unlock(&e->lock);
+    ASSERT(pthread_join(e->thread, NULL) == 0);
+    engine_free(e);
+}
+
+static enum status request_check(const struct engine *e, const struct engine_request *r,
+                                 struct error *err)
+{
+    int32_t vocab_size = model_config(e->model)->vocab_size;
+    if (r->n_ids < 1)
+        return error_set(err, ERR_INPUT, "prompt: is empty");
+    if (r->tokens_max < 1)
+        return error_set(err, ERR_INPUT, "tokens_max: must be at least 1");
+    if ((int64_t)r->n_ids + r->tokens_max > e->options.context_max)
+        return error_set(err, ERR_INPUT, "prompt: %d tokens and an answer of %d do not fit %d",
+                         r->n_ids, r->tokens_max, e->options.context_max);
+    if (r->n_stop_ids < 0 || r->n_stop_ids > STOP_IDS_MAX)
+        return error_set(err, ERR_INPUT, "stop_ids: must be at most %d", STOP_IDS_MAX);
+    for (int32_t i = 0; i < r->n_ids; i++) {
+        if (r->ids[i] < 0 || r->ids[i] >= vocab_size)
+            return error_set(err, ERR_INPUT, "prompt: token %d is outside the vocabulary", i);
+    }
+    return sampling_check(&r->sampling, err);
+}
+
+static struct request *request_free(struct engine *e)
+{
+    for (int32_t i = 0; i < e->n_requests; i++) {
+        if (e->requests[i].state == REQUEST_FREE)
+            return &e->requests[i];
+    }
+    return NULL;
+}
+
+enum status engine_submit(struct engine *e, const struct engine_request *request,
+                          engine_event_fn *on_event, void *user, uint64_t *out, struct error *err)
+{
+    enum status status = request_check(e, request, err);
+    if (status != OK)
+        return status;
+    pthread_mutex_lock(&e->lock);
+    struct request *r = request_free(e);
+    if (r == NULL) {
+        pthread_mutex_unlock(&e->lock);
+        return error_set(err, ERR_CAPACITY, "the queue is full");
+    }
+    int32_t *ids = r->ids;
+    *r = (struct request){
+        .state = REQUEST_WAITING,
+        .number = e->next_number++,
+        .ids = ids,
+        .n_ids = request->n_ids,
+        .tokens_max = request->tokens_max,
+        .n_stop_ids = request->n_stop_ids,
+        .sampling = request->sampling,
+        .reuse_namespace = request->reuse_namespace,
+        .on_event = on_event,
+        .user = user,
+    };
+    memcpy(r->ids, request->ids, (size_t)request->n_ids * sizeof *r->ids);
+    for (int32_t i = 0; i < request->n_stop_ids; i++)
+        r->stop_ids[i] = request->stop_ids[i];
+    *out = r->number; /* before the first event can be delivered */
+    e->queue[e->stats.waiting++] = r;
+    e->stats.requests++;
+    pthread_cond_signal(&e->work);
+    pthread_mutex_unlock(&e->lock);
+    return OK;
+}
+
+void engine_cancel(struct engine *e, uint64_t number)
+{
+    pthread_mutex_lock(&e->lock);
+    for (int32_t i = 0; i < e->n_requests; i++) {
+        struct request *r = &e->requests[i];
+        if (r->state != REQUEST_FREE && r->number == number)
+            r->cancel = true;
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+void engine_stats_get(struct engine *e, struct engine_stats *out)
+{
+    pthread_mutex_lock(&e->lock);
+    *out = e->stats;
+    pthread_mutex_unlock(&e->lock);
+}
+
+const struct model_config *engine_model_config(const struct engine *e)
+{
+    return model_config(e->model);
+}
+
+int32_t engine_context_max(const struct engine *e)
+{
+    return e->options.context_max;
+}
