@@ -1,0 +1,175 @@
+/* The choice of a step's segments: its promises, on every small input and on many random ones. */
+#include "config/limits.h"
+#include "engine/serve/schedule.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint64_t random_state = 20260731;
+
+static uint32_t random_below(uint32_t n)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random_state >> 33) % n;
+}
+
+/* What is wrong with a choice, or NULL: the promises of schedule.h, written a second way. */
+static const char *wrong(const struct schedule_slot *slots, int n, const int32_t *take, int32_t sum)
+{
+    int32_t total = 0, prefill = 0, wanted = 0, least = INT32_MAX, most = 0;
+    bool decode = false;
+    for (int i = 0; i < n; i++) {
+        total += take[i];
+        decode |= slots[i].decode;
+        if (slots[i].decode && take[i] != 1)
+            return "a decode waits";
+        if (slots[i].decode)
+            continue;
+        if (take[i] < 0 || take[i] > slots[i].prefill)
+            return "more than the prompt";
+        if (slots[i].prefill > 0 && take[i] == 0)
+            return "a prompt starves";
+        prefill += take[i];
+        wanted += slots[i].prefill;
+        if (take[i] < slots[i].prefill && take[i] < least)
+            least = take[i];
+        if (take[i] > most)
+            most = take[i];
+    }
+    int32_t cap = decode ? STEP_PREFILL_MIXED_MAX : STEP_TOKENS_MAX;
+    if (total != sum || total > STEP_TOKENS_MAX)
+        return "the sum";
+    if (prefill != (wanted < cap ? wanted : cap))
+        return "budget left over or exceeded";
+    if (least != INT32_MAX && most > least + 1)
+        return "an unfair share";
+    return NULL;
+}
+
+static void check(const struct schedule_slot *slots, int n)
+{
+    int32_t take[SESSIONS_MAX];
+    memset(take, 0x5a, sizeof take);
+    int32_t sum = schedule_step(slots, n, take);
+    const char *what = wrong(slots, n, take, sum);
+    if (what != NULL)
+        fail_msg("%s, %d slots, first %d/%d", what, n, slots[0].prefill, slots[0].decode);
+}
+
+static void test_nothing(void **state)
+{
+    (void)state;
+    struct schedule_slot slots[3] = {{0}};
+    int32_t take[3];
+    assert_int_equal(schedule_step(slots, 0, take), 0);
+    assert_int_equal(schedule_step(slots, 3, take), 0);
+    assert_int_equal(take[0] | take[1] | take[2], 0);
+}
+
+static void test_known(void **state)
+{
+    (void)state;
+    /* clang-format off */
+    static const struct {
+        struct schedule_slot slots[3];
+        int32_t take[3];
+    } CASES[] = {
+        {{{.prefill = 1000}, {0}, {0}},                             {256, 0, 0}},
+        {{{.prefill = 1000}, {.decode = true}, {0}},                {64, 1, 0}},
+        {{{.prefill = 1000}, {.prefill = 1000}, {0}},               {128, 128, 0}},
+        {{{.prefill = 1000}, {.prefill = 10}, {.decode = true}},    {54, 10, 1}},
+        {{{.prefill = 3}, {.prefill = 10}, {.decode = true}},       {3, 10, 1}},
+        {{{.decode = true}, {.decode = true}, {.decode = true}},    {1, 1, 1}},
+    };
+    /* clang-format on */
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        int32_t take[3];
+        schedule_step(CASES[i].slots, 3, take);
+        assert_memory_equal(take, CASES[i].take, sizeof take);
+    }
+}
+
+/* Every combination of a few telling sizes over up to four slots. */
+static void test_small_exhaustive(void **state)
+{
+    (void)state;
+    static const int32_t SIZES[] = {-1 /* decode */, 0, 1, 2, 31, 63, 64, 65, 255, 256, 257,
+                                    100000};
+    enum { N = sizeof SIZES / sizeof SIZES[0] };
+    for (int n = 1; n <= 4; n++) {
+        int combinations = 1;
+        for (int i = 0; i < n; i++)
+            combinations *= N;
+        for (int c = 0; c < combinations; c++) {
+            struct schedule_slot slots[4] = {{0}};
+            for (int i = 0, rest = c; i < n; i++, rest /= N) {
+                slots[i].decode = SIZES[rest % N] < 0;
+                slots[i].prefill = slots[i].decode ? 0 : SIZES[rest % N];
+            }
+            check(slots, n);
+        }
+    }
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20000; round++) {
+        struct schedule_slot slots[SESSIONS_MAX] = {{0}};
+        int n = 1 + (int)random_below(SESSIONS_MAX);
+        for (int i = 0; i < n; i++) {
+            uint32_t kind = random_below(4);
+            slots[i].decode = kind == 0;
+            if (kind > 1)
+                slots[i].prefill = (int32_t)random_below(kind == 2 ? 12 : 1 << 20);
+        }
+        check(slots, n);
+    }
+}
+
+/* Fed step by step, every prompt ends, in the least number of steps. */
+static void test_drains(void **state)
+{
+    (void)state;
+    struct schedule_slot slots[5] = {
+        {1000, false}, {1, false}, {300, false}, {77, false}, {2000, false}};
+    int32_t take[5];
+    int steps = 0;
+    while (schedule_step(slots, 5, take) > 0) {
+        for (int i = 0; i < 5; i++)
+            slots[i].prefill -= take[i];
+        steps++;
+    }
+    assert_int_equal(steps, (1000 + 1 + 300 + 77 + 2000 + STEP_TOKENS_MAX - 1) / STEP_TOKENS_MAX);
+}
+
+/* The checker itself must see each kind of bad choice. */
+static void test_negative_control(void **state)
+{
+    (void)state;
+    const struct schedule_slot slots[3] = {{.prefill = 50}, {.decode = true}, {.prefill = 50}};
+    const int32_t good[3] = {32, 1, 32};
+    assert_null(wrong(slots, 3, good, 65));
+    static const int32_t BAD[][3] = {{32, 0, 32}, {51, 1, 13}, {64, 1, 0},
+                                     {34, 1, 30}, {31, 1, 32}, {33, 1, 32}};
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++)
+        assert_non_null(wrong(slots, 3, BAD[i], BAD[i][0] + BAD[i][1] + BAD[i][2]));
+    assert_non_null(wrong(slots, 3, good, 64));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing),          cmocka_unit_test(test_known),
+        cmocka_unit_test(test_small_exhaustive), cmocka_unit_test(test_random),
+        cmocka_unit_test(test_drains),           cmocka_unit_test(test_negative_control),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
