@@ -27,6 +27,79 @@
  * how long a cancel waits. */
 #define STEP_TOKENS_MAX 256
 
+/* ---- HTTP ------------------------------------------------------------------------------------ */
+/* One may read a large request while the other keeps the streams going. */
+#define HTTP_THREADS 2
+/* JSON at JSON_DEPTH_MAX and file buffers; musl's default of 128 KiB is too small. */
+#define HTTP_STACK_BYTES (1 << 20)
+/* Open at once; beyond it new ones wait in the backlog. */
+#define HTTP_CONNECTIONS_MAX 256
+/* A client uses 1 to 2 (api.md 1.1); behind QEMU's or a proxy's address many share one. */
+#define HTTP_CONNECTIONS_PER_IP_MAX 64
+/* Memory of a connection: bounds the request head, of which real clients send less than 2 KiB, and
+ * one write of a stream. */
+#define HTTP_CONNECTION_BYTES (64 * 1024)
+/* Header lines of a request; real clients send about 20. */
+#define HTTP_HEADERS_MAX 64
+/* Nothing sent or received for so long on a connection that is not waiting for the model. */
+#define HTTP_IDLE_S_MAX 30
+/* From accept to the complete head: against heads that come a byte at a time. */
+#define HTTP_HEADER_MS_MAX 10000
+/* From the head to the complete body; 32 MiB at 5 Mbit/s. */
+#define HTTP_BODY_MS_MAX 60000
+/* Largest body (api.md 1.1), and the share of it that a context allows. */
+#define HTTP_BODY_BYTES_MAX       (32 << 20)
+#define HTTP_BODY_BYTES_FIXED     (1 << 20)
+#define HTTP_BODY_BYTES_PER_TOKEN 8
+/* All bodies that are being collected or rendered, together. */
+#define HTTP_BODIES_BYTES_MAX (64 << 20)
+/* How often deadlines and hang-ups are looked at: a cancel must come within a second. */
+#define HTTP_TICK_MS 200
+/* After an answer that came before the body was read, the rest of the body is thrown away for so
+ * long: closing at once would reset the connection and may destroy the answer on its way. */
+#define HTTP_LINGER_MS_MAX 3000
+#define HTTP_LINGER_MAX    32
+/* A clean stop waits so long for the streams to say that they end. */
+#define HTTP_STOP_MS_MAX 5000
+/* Names beside localhost and addresses that a Host header may carry. */
+#define HTTP_NAMES_MAX 8
+
+/* ---- chat completions ------------------------------------------------------------------------ */
+/* Between signs of life while the model reads the prompt: clients give up after 300 s of silence,
+ * proxies after 30 to 60 (api.md 0, finding 2). */
+#define KEEPALIVE_MS 10000
+/* api.md 2.2: comments keep a client waiting for ever, so waiting itself is bounded. */
+#define QUEUE_WAIT_MS_MAX (10 * 60 * 1000)
+#define ANSWER_MS_MAX     (60 * 60 * 1000)
+/* Longest answer; what opencode and Claude Code ask for is 32000. */
+#define ANSWER_TOKENS_MAX 32768
+/* Answer when the client names no limit: a model that rambles must end some day. */
+#define ANSWER_TOKENS_DEFAULT 4096
+/* Entries of messages, of tool_calls in one message, of content parts in one message. */
+#define MESSAGES_MAX      65536
+#define TOOL_CALLS_MAX    512
+#define CONTENT_PARTS_MAX 65536
+/* Bytes of a stream that are made ahead of what the socket takes. */
+#define STREAM_AHEAD_BYTES 4096
+/* Tokens of a timeline unless --context says otherwise: the embedded model's needles go to 16k, and
+ * the answer needs room too. */
+#define CONTEXT_DEFAULT 20480
+/* Timelines unless --sessions says otherwise: a harness opens two at once (title and turn), and one
+ * more client should not evict them. */
+#define SESSIONS_DEFAULT 4
+/* Waiting requests: at CPU speed the last of them waits for minutes. */
+#define QUEUE_DEFAULT 16
+
+/* ---- tokenizer ------------------------------------------------------------------------------- */
+/* tokenizer.json of V4 has 6,367,146 bytes. */
+#define TOKENIZER_FILE_BYTES_MAX (32 << 20)
+/* Words, added tokens, merges, each; V4 has 128,000, 1,283 and 127,741. */
+#define TOKENIZER_VOCAB_MAX 262144
+/* One token; V4's longest word has 128 bytes, its longest added token 48. */
+#define TOKEN_BYTES_MAX 1024
+/* Text or ids of one call of the subcommands: 30 times the largest context. */
+#define TOKENIZE_INPUT_BYTES_MAX (128 << 20)
+
 /* ---- log ------------------------------------------------------------------------------------- */
 /* One line, newline included: below PIPE_BUF, so lines of several threads never interleave. */
 #define LOG_LINE_BYTES 512
