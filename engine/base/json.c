@@ -297,9 +297,11 @@ static bool close_container(struct parser *p, char c)
     if (value == NULL || c != (object ? '}' : ']'))
         return fail(p, "expected a comma or the end of the container");
     if (object) {
-        /* A fresh table has 16 slots (640 bytes); the load factor of json-c is 0.66. */
+        /* A fresh table has 16 slots (640 bytes).  The new size must stay clear of json-c's load
+         * factor of 0.66: were the copy to grow while it is filled, lh_table_resize would note the
+         * size asked for, not the real one, and look-ups would miss. */
         struct lh_table *table = json_object_get_object(value);
-        int fit = table->count + table->count / 2 + 1;
+        int fit = table->count + table->count / 8 * 5 + 6;
         if (fit < table->size)
             ASSERT(lh_table_resize(table, fit) == 0);
     }
