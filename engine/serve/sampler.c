@@ -1,5 +1,7 @@
-/* The sampler: one pass for the maximum, one for the weights, a heap only when a cut needs an
- * order. */
+/*
+ * The sampler: a pass for the maximum, one for the weights, and a selection (never a sort) when top-k
+ * or top-p needs an order.
+ */
 #include "engine/serve/sampler.h"
 
 #include "kernels/check.h"
@@ -12,16 +14,16 @@ void sampler_init(struct sampler *sampler, int32_t vocab_size)
     ASSERT(vocab_size > 0);
     *sampler = (struct sampler){
         .weights = calloc((size_t)vocab_size, sizeof(double)),
-        .heap = calloc((size_t)vocab_size, sizeof(int32_t)),
+        .ids = calloc((size_t)vocab_size, sizeof(int32_t)),
         .vocab_size = vocab_size,
     };
-    ASSERT(sampler->weights != NULL && sampler->heap != NULL);
+    ASSERT(sampler->weights != NULL && sampler->ids != NULL);
 }
 
 void sampler_clear(struct sampler *sampler)
 {
     free(sampler->weights);
-    free(sampler->heap);
+    free(sampler->ids);
     *sampler = (struct sampler){0};
 }
 
@@ -89,81 +91,105 @@ static bool before(const double *w, int32_t a, int32_t b)
     return w[a] > w[b] || (w[a] == w[b] && a < b);
 }
 
-static void sift_down(const double *w, int32_t *heap, int32_t n, int32_t at)
-{
-    int32_t id = heap[at];
-    for (;;) {
-        int32_t child = 2 * at + 1;
-        if (child >= n)
-            break;
-        if (child + 1 < n && before(w, heap[child + 1], heap[child]))
-            child++;
-        if (!before(w, heap[child], id))
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = id;
-}
-
-/* Moves the first candidate of heap[0..n) to heap[n - 1] and returns it. */
-static int32_t pop(const double *w, int32_t *heap, int32_t n)
-{
-    int32_t first = heap[0];
-    heap[0] = heap[n - 1];
-    heap[n - 1] = first;
-    if (n > 1)
-        sift_down(w, heap, n - 1, 0);
-    return first;
-}
-
-/* A heap of the candidates whose weight is above zero and at least `floor`.  @return how many */
-static int32_t heap_fill(struct sampler *s, double floor)
-{
-    int32_t n = 0;
-    for (int32_t i = 0; i < s->vocab_size; i++) {
-        if (s->weights[i] > 0 && s->weights[i] >= floor)
-            s->heap[n++] = i;
-    }
-    for (int32_t i = n / 2 - 1; i >= 0; i--)
-        sift_down(s->weights, s->heap, n, i);
-    return n;
-}
-
 /*
- * The last candidate, in order, that top-k and top-p keep.
- * `total` is the sum of all weights.
+ * Moves a pivot of ids[lo..hi) to where it belongs in the order: the ones before it stand left of
+ * it. The pivot is pseudo-random, so that no shape of logits makes the selection slow.
  */
-static int32_t cut(struct sampler *s, const struct sampling *p, double total)
+static int32_t partition(const double *w, int32_t *ids, int32_t lo, int32_t hi, uint32_t *random)
 {
-    const double *w = s->weights;
+    *random = *random * 1664525u + 1013904223u; /* Numerical Recipes */
+    int32_t at = lo + (int32_t)((uint64_t)*random * (uint32_t)(hi - lo) >> 32);
+    int32_t pivot = ids[at];
+    ids[at] = ids[hi - 1];
+    int32_t to = lo;
+    for (int32_t i = lo; i < hi - 1; i++) {
+        int32_t id = ids[i];
+        if (before(w, id, pivot)) {
+            ids[i] = ids[to];
+            ids[to++] = id;
+        }
+    }
+    ids[hi - 1] = ids[to];
+    ids[to] = pivot;
+    return to;
+}
+
+/* Brings the k first candidates of ids[0..n) to the front. */
+static void select_rank(const double *w, int32_t *ids, int32_t n, int32_t k)
+{
+    uint32_t random = 1;
+    int32_t lo = 0, hi = n;
+    while (lo < k && k < hi) {
+        int32_t at = partition(w, ids, lo, hi, &random);
+        if (at < k)
+            lo = at + 1;
+        else
+            hi = at;
+    }
+}
+
+/* Brings the fewest first candidates that hold `mass` to the front.  @return how many, at least 1
+ */
+static int32_t select_mass(const double *w, int32_t *ids, int32_t n, double mass)
+{
+    uint32_t random = 1;
+    int32_t lo = 0, hi = n; /* the last one kept is in [lo, hi); those before lo hold `held` */
+    double held = 0;
+    while (hi - lo > 1) {
+        int32_t at = partition(w, ids, lo, hi, &random);
+        double left = 0;
+        for (int32_t i = lo; i < at; i++)
+            left += w[ids[i]];
+        if (at > lo && held + left >= mass) {
+            hi = at;
+        } else if (held + left + w[ids[at]] >= mass) {
+            return at + 1;
+        } else {
+            held += left + w[ids[at]];
+            lo = at + 1;
+        }
+    }
+    return hi; /* also when rounding left less than `mass` in all of them: then all are kept */
+}
+
+/* Sets the weight of all candidates beyond top-k and top-p to zero.  `total`: sum of all weights.
+ */
+static void cut(struct sampler *s, const struct sampling *p, double total)
+{
+    double *w = s->weights;
     bool by_rank = p->top_k > 0 && p->top_k < s->vocab_size;
     /* Candidates below the floor hold less than 1 - top_p together, so those above it hold top_p:
-     * the nucleus lies among them, and most of a large vocabulary never enters the heap.  With
-     * top-k the total is not that of the vocabulary, and few are popped anyway. */
+     * the nucleus lies among them, and most of a large vocabulary is never moved.  With top-k the
+     * total is not that of the vocabulary. */
     double floor = by_rank ? 0 : (1 - p->top_p) * total / s->vocab_size;
-    int32_t n = heap_fill(s, floor);
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->vocab_size; i++) {
+        if (w[i] > 0 && w[i] >= floor)
+            s->ids[n++] = i;
+    }
     ASSERT(n > 0);
+    if (by_rank && p->top_k < n) {
+        select_rank(w, s->ids, n, p->top_k);
+        n = p->top_k;
+    }
     if (by_rank) {
-        int32_t k = p->top_k < n ? p->top_k : n;
         total = 0;
-        for (int32_t i = 0; i < k; i++)
-            total += w[pop(w, s->heap, n - i)];
-        double held = 0;
-        for (int32_t i = 0; i < k; i++) { /* popped ones stand at the end, first candidate last */
-            held += w[s->heap[n - 1 - i]];
-            if (held >= p->top_p * total)
-                return s->heap[n - 1 - i];
-        }
-        return s->heap[n - k];
+        for (int32_t i = 0; i < n; i++)
+            total += w[s->ids[i]];
     }
-    int32_t last = s->heap[0];
-    double held = 0;
-    for (int32_t i = 0; i < n && held < p->top_p * total; i++) {
-        last = pop(w, s->heap, n - i);
-        held += w[last];
+    if (p->top_p < 1)
+        n = select_mass(w, s->ids, n, p->top_p * total);
+
+    int32_t last = s->ids[0];
+    for (int32_t i = 1; i < n; i++) {
+        if (before(w, last, s->ids[i]))
+            last = s->ids[i];
     }
-    return last;
+    double edge = w[last];
+    for (int32_t i = 0; i < s->vocab_size; i++) {
+        if (w[i] < edge || (w[i] == edge && i > last))
+            w[i] = 0;
+    }
 }
 
 int32_t sampler_pick(struct sampler *s, const float *logits, const struct sampling *p,
@@ -179,14 +205,8 @@ int32_t sampler_pick(struct sampler *s, const float *logits, const struct sampli
         w[i] = exp(((double)logits[i] - logits[top]) / p->temperature);
         total += w[i];
     }
-    if ((p->top_k > 0 && p->top_k < s->vocab_size) || p->top_p < 1) {
-        int32_t last = cut(s, p, total);
-        double edge = w[last];
-        for (int32_t i = 0; i < s->vocab_size; i++) {
-            if (w[i] < edge || (w[i] == edge && i > last))
-                w[i] = 0;
-        }
-    }
+    if ((p->top_k > 0 && p->top_k < s->vocab_size) || p->top_p < 1)
+        cut(s, p, total);
     double kept = 0;
     for (int32_t i = 0; i < s->vocab_size; i++) {
         if (w[i] < p->min_p) /* the most probable one has weight 1 */

@@ -17,7 +17,7 @@
 /* Scratch for one thread. */
 struct sampler {
     double *weights; /* owns; [vocab_size] exp((logit - max) / temperature) */
-    int32_t *heap;   /* owns; [vocab_size] ids */
+    int32_t *ids;    /* owns; [vocab_size] candidates, as far as they are ordered */
     int32_t vocab_size;
 };
 
