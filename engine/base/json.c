@@ -301,7 +301,7 @@ static bool close_container(struct parser *p, char c)
          * factor of 0.66: were the copy to grow while it is filled, lh_table_resize would note the
          * size asked for, not the real one, and look-ups would miss. */
         struct lh_table *table = json_object_get_object(value);
-        int fit = table->count + table->count / 8 * 5 + 6;
+        int fit = table->count * 5 / 3 + 1;
         if (fit < table->size)
             ASSERT(lh_table_resize(table, fit) == 0);
     }
