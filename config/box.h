@@ -1,0 +1,77 @@
+/*
+ * What the booted box is made of: paths, users, and every limit of init and the console, each with
+ * its reason.  No logic.
+ */
+#ifndef V4BOX_CONFIG_BOX_H
+#define V4BOX_CONFIG_BOX_H
+
+/* ---- paths ----------------------------------------------------------------------------------- */
+#define BOX_RUN         "/run/v4box"
+#define BOX_INIT_SOCK   "/run/v4box/init.sock"
+#define BOX_ENGINE_SOCK "/run/v4box/engine.sock"
+#define BOX_KEYS        "/run/v4box/keys"
+#define BOX_ADMIN_HOME  "/run/v4box/admin"
+#define BOX_HOST_KEY    "/run/v4box/ssh_host_key" /* in memory until there is a config disk */
+#define BOX_MODEL       "/models/demo"
+#define BOX_MODULES     "/etc/modules.list" /* one path a line, dependencies first; made by the build \
+                                             */
+#define BOX_FW_CFG     "/sys/firmware/qemu_fw_cfg/by_name/opt/v4box"
+#define BOX_SERIAL     "/dev/ttyS0"
+#define BOX_INTERFACE  "eth0" /* the kernel's first; choosing among several needs a config disk */
+#define BOX_HOSTNAME   "v4box"
+#define BOX_API_LISTEN "0.0.0.0:8080" /* plain HTTP: TLS comes with its own front process */
+#define BOX_SSH_PORT   "22"
+
+/* ---- users ----------------------------------------------------------------------------------- */
+#define BOX_UID_ROOT 0
+#define BOX_UID_ENGINE                                                                             \
+    100 /* first free id of rootfs/etc/passwd; owns its sockets and the keys file */
+
+/* ---- supervision ----------------------------------------------------------------------------- */
+#define SERVICE_STABLE_MS      10000 /* alive this long = the start was good, failures are forgotten */
+#define SERVICE_BACKOFF_MS     1000   /* first wait before a restart, doubled each time */
+#define SERVICE_BACKOFF_MAX_MS 16000  /* longer waits only lengthen an outage */
+#define SERVICE_CRASHES_MAX    5      /* failed starts in a row: 31 s of trying, then `failed` */
+#define SERVICE_FAILED_MS      300000 /* a failed service is tried again: no operator may be near */
+#define SERVICE_STOP_MS        5000   /* SIGTERM to SIGKILL; a decode step under TCG takes < 1 s */
+#define SERVICE_NAME_MAX       16
+#define SERVICE_ARGS_MAX       24
+#define SERVICE_PATHS_MAX      6
+#define SERVICES_MAX           8
+
+/* ---- log of the services --------------------------------------------------------------------- */
+#define LOG_RING_BYTES    (256 * 1024) /* about 3,000 lines; lives in PID 1, so it must stay small */
+#define LOG_LINE_BYTES    512 /* longer lines are cut: a service can not fill the ring alone */
+#define LOG_LINES_DEFAULT 40  /* what fits on a terminal */
+#define LOG_LINES_MAX     2000
+
+/* ---- control sockets --------------------------------------------------------------------------
+ */
+#define CONTROL_REQUEST_BYTES (64 * 1024)  /* of the protocol; a request is one line */
+#define CONTROL_ANSWER_BYTES  (512 * 1024) /* LOG_RING_BYTES with every second byte escaped */
+#define CONTROL_CLIENTS_MAX   4            /* one console each on serial and SSH, and two spare */
+#define CONTROL_CLIENT_MS     3000         /* a silent or slow client is dropped after this */
+#define CONTROL_ARGS_MAX      8
+#define CONTROL_WORD_BYTES    128 /* one command word; names of keys are shorter */
+#define CONTROL_DEPTH_MAX     16  /* nesting of an answer's data */
+
+/* ---- console ----------------------------------------------------------------------------------
+ */
+#define CONSOLE_LINE_BYTES   256 /* three command words of CONTROL_WORD_BYTES would not be typed */
+#define CONSOLE_HISTORY      32  /* lines kept */
+#define CONSOLE_ANSWER_MS    15000 /* the engine answers between two steps, slow under TCG */
+#define CONSOLE_CONNECT_MS   500   /* between two attempts of --wait */
+#define CONSOLE_WAIT_S_MAX   600
+#define CONSOLE_ANSWER_BYTES CONTROL_ANSWER_BYTES
+
+/* ---- boot and end ------------------------------------------------------------------------------
+ */
+#define BOOT_SITE_BYTES_MAX    (64 * 1024) /* keys, authorized_keys: hundreds of lines */
+#define BOOT_CMDLINE_BYTES     4096        /* COMMAND_LINE_SIZE of x86 is 2048 */
+#define BOOT_MODULES_MAX       256
+#define BOOT_HOST_KEY_MS       30000 /* an ed25519 key takes 0.1 s under TCG; entropy may be late */
+#define BOOT_INTERFACE_WAIT_MS 5000  /* a driver probes its card after its module is loaded */
+#define END_SETTLE_MS          200   /* lets the answer to `poweroff` reach its reader */
+#define PANIC_DELAY_S          10 /* long enough to read the console, short enough for a remote box */
+
+#endif

@@ -1,0 +1,253 @@
+/* The steps of the boot that are not services. */
+#include "init/boot.h"
+
+#include "config/box.h"
+#include "init/network.h"
+#include "init/panic.h"
+#include "init/site.h"
+#include "init/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TTY_GROUP "5" /* of rootfs/etc/group; devpts gives terminals to it */
+
+static const struct {
+    const char *type, *path;
+    unsigned long flags;
+    const char *data;
+    mode_t mode;
+} MOUNTS[] = {
+    {"proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "", 0555},
+    {"sysfs", "/sys", MS_NOSUID | MS_NODEV | MS_NOEXEC, "", 0555},
+    {"devtmpfs", "/dev", MS_NOSUID | MS_NOEXEC, "mode=0755", 0755},
+    {"devpts", "/dev/pts", MS_NOSUID | MS_NOEXEC, "mode=0620,ptmxmode=0666,gid=" TTY_GROUP, 0755},
+    {"tmpfs", "/run", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0755,size=16m", 0755},
+    {"tmpfs", "/tmp", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=1777,size=16m", 0755},
+};
+
+static bool step_mounts(struct box *box)
+{
+    (void)box;
+    for (size_t i = 0; i < sizeof MOUNTS / sizeof MOUNTS[0]; i++) {
+        if (mkdir(MOUNTS[i].path, MOUNTS[i].mode) != 0 && errno != EEXIST)
+            return false;
+        if (mount(MOUNTS[i].type, MOUNTS[i].path, MOUNTS[i].type, MOUNTS[i].flags,
+                  MOUNTS[i].data) != 0 &&
+            errno != EBUSY) /* the kernel has mounted devtmpfs by itself */
+            panic("cannot mount %s: %s", MOUNTS[i].path, strerror(errno));
+    }
+    return true;
+}
+
+/* The kernel gives PID 1 a console only when the image has the node; from here on there is one. */
+static bool step_console(struct box *box)
+{
+    int fd = open("/dev/console", O_RDWR | O_NOCTTY);
+    if (fd < 0)
+        return false;
+    for (int i = 0; i < 3; i++)
+        if (fd != i && dup2(fd, i) < 0)
+            return false;
+    if (fd > 2)
+        close(fd);
+    box->journal.echo_fd = STDOUT_FILENO;
+    return true;
+}
+
+/* Reads a small file of the kernel or the image; 0 bytes when it is absent. */
+static size_t read_small(const char *path, char *bytes, size_t cap)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t n = read(fd, bytes, cap);
+    close(fd);
+    return n > 0 ? (size_t)n : 0;
+}
+
+static bool write_small(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool good = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    close(fd);
+    return good;
+}
+
+static bool step_options(struct box *box)
+{
+    char cmdline[BOOT_CMDLINE_BYTES], complaints[BOOT_CMDLINE_BYTES];
+    struct text t = text_over(complaints, sizeof complaints);
+    size_t n = read_small("/proc/cmdline", cmdline, sizeof cmdline);
+    options_parse(&box->options, cmdline, n, &t);
+    for (char *line = strtok(t.data, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        journal_line(&box->journal, "init", line, strlen(line));
+    return n > 0;
+}
+
+static bool load_module(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool loaded = syscall(SYS_finit_module, fd, "", 0) == 0 || errno == EEXIST;
+    int reason = errno;
+    close(fd);
+    errno = reason;
+    return loaded;
+}
+
+static bool step_modules(struct box *box)
+{
+    static char list[BOOT_MODULES_MAX * 128];
+    size_t n = read_small(BOX_MODULES, list, sizeof list - 1);
+    list[n] = '\0';
+    int loaded = 0, wanted = 0;
+    for (char *path = strtok(list, "\n"); path != NULL; path = strtok(NULL, "\n")) {
+        wanted++;
+        if (load_module(path))
+            loaded++;
+        else if (errno != ENODEV) /* a driver without its device is no fault */
+            journal_printf(&box->journal, "init", "%s: %s", path, strerror(errno));
+    }
+    journal_printf(&box->journal, "init", "modules: %d of %d", loaded, wanted);
+    return n > 0;
+}
+
+static bool step_hostname(struct box *box)
+{
+    (void)box;
+    return sethostname(BOX_HOSTNAME, strlen(BOX_HOSTNAME)) == 0;
+}
+
+static bool step_network(struct box *box)
+{
+    (void)box;
+    return network_loopback() && network_wait(BOX_INTERFACE, BOOT_INTERFACE_WAIT_MS);
+}
+
+static bool import(struct box *box, const char *name, const char *to, uid_t owner, bool *present)
+{
+    char from[256];
+    snprintf(from, sizeof from, "%s/%s/raw", BOX_FW_CFG, name);
+    enum site_result result = site_copy(from, to, owner);
+    if (result == SITE_REFUSED)
+        journal_printf(&box->journal, "init", "site data '%s' refused", name);
+    *present = result == SITE_COPIED;
+    return result != SITE_REFUSED;
+}
+
+/* Sticky: the engine keeps its own files there and can not remove init's socket. */
+static bool step_site(struct box *box)
+{
+    if (mkdir(BOX_RUN, 0755) != 0 || chown(BOX_RUN, BOX_UID_ROOT, BOX_UID_ENGINE) != 0 ||
+        chmod(BOX_RUN, 01775) != 0 || mkdir(BOX_ADMIN_HOME, 0700) != 0 ||
+        mkdir(BOX_ADMIN_HOME "/.ssh", 0700) != 0)
+        return false;
+    bool keys = import(box, "keys", BOX_KEYS, BOX_UID_ENGINE, &box->has_keys);
+    bool authorized = import(box, "authorized_keys", BOX_ADMIN_HOME "/.ssh/authorized_keys",
+                             BOX_UID_ROOT, &box->has_authorized);
+    return keys && authorized;
+}
+
+static void say_key(void *context, const char *line, size_t n)
+{
+    struct box *box = context;
+    journal_line(&box->journal, "ssh", line, n);
+}
+
+/* Reads a program's output until it ends or the time is over; true when it ended. */
+static bool listen_to(struct box *box, int fd, int64_t end_ms)
+{
+    struct line_splitter lines = {.len = 0};
+    char bytes[512];
+    for (;;) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        int64_t left_ms = end_ms - clock_ms();
+        if (left_ms <= 0 || poll(&wait, 1, (int)left_ms) < 0)
+            return false;
+        ssize_t n = wait.revents != 0 ? read(fd, bytes, sizeof bytes) : -1;
+        if (n < 0)
+            return false;
+        if (n == 0)
+            return true;
+        line_splitter_feed(&lines, bytes, (size_t)n, say_key, box);
+    }
+}
+
+/* A new key each boot until there is a disk to keep it; its fingerprint stands in the log. */
+static bool step_host_key(struct box *box)
+{
+    if (!box->has_authorized)
+        return true;
+    int ends[2], status = -1;
+    box->has_authorized = false;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return false;
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO);
+        execl("/bin/dropbearkey", "dropbearkey", "-t", "ed25519", "-f", BOX_HOST_KEY, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    bool good = pid > 0 && listen_to(box, ends[0], clock_ms() + BOOT_HOST_KEY_MS);
+    close(ends[0]);
+    if (pid > 0) {
+        if (!good)
+            kill(pid, SIGKILL);
+        waitpid(pid, &status, 0);
+    }
+    box->has_authorized = good && status == 0;
+    return box->has_authorized;
+}
+
+/* From here on no module can be loaded, nothing in the image changed, and nobody leaves a core. */
+static bool step_seal(struct box *box)
+{
+    struct rlimit none = {0, 0};
+    (void)box;
+    bool sealed = write_small("/proc/sys/kernel/modules_disabled", "1");
+    sealed = setrlimit(RLIMIT_CORE, &none) == 0 && sealed;
+    sealed = write_small("/proc/sys/kernel/kptr_restrict", "2") && sealed;
+    sealed = write_small("/proc/sys/kernel/dmesg_restrict", "1") && sealed;
+    return mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0 && sealed;
+}
+
+static const struct {
+    const char *name;
+    bool (*run)(struct box *box);
+    bool vital;
+} STEPS[] = {
+    {"mounts", step_mounts, true},      {"console", step_console, false},
+    {"options", step_options, false},   {"modules", step_modules, false},
+    {"hostname", step_hostname, false}, {"network card", step_network, false},
+    {"site data", step_site, false},    {"ssh host key", step_host_key, false},
+    {"seal", step_seal, true},
+};
+
+void boot_run(struct box *box)
+{
+    for (size_t i = 0; i < sizeof STEPS / sizeof STEPS[0]; i++) {
+        errno = 0;
+        bool good = STEPS[i].run(box);
+        PANIC_UNLESS(good || !STEPS[i].vital, "boot step '%s' failed: %s", STEPS[i].name,
+                     strerror(errno));
+        journal_printf(&box->journal, "init", "%s: %s", STEPS[i].name,
+                       good ? "ok" : "FAILED, going on without");
+    }
+}

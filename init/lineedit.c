@@ -1,0 +1,218 @@
+/* The line editor of the console. */
+#include "init/lineedit.h"
+
+#include <string.h>
+
+#define CTRL(letter) ((letter) - '@')
+#define DELETE_KEY   0x7f
+
+void line_editor_init(struct line_editor *e, const char *prompt, const char *const *words)
+{
+    memset(e, 0, sizeof *e);
+    e->prompt = prompt;
+    e->words = words;
+}
+
+/* Draws the whole line again: the one way that is right after every change. */
+static void redraw(const struct line_editor *e, struct text *screen)
+{
+    text_printf(screen, "\r%s%.*s\x1b[K", e->prompt, (int)e->len, e->line);
+    if (e->cursor < e->len)
+        text_printf(screen, "\x1b[%zuD", e->len - e->cursor);
+}
+
+static void insert(struct line_editor *e, char byte)
+{
+    if (e->len == CONSOLE_LINE_BYTES)
+        return;
+    memmove(e->line + e->cursor + 1, e->line + e->cursor, e->len - e->cursor);
+    e->line[e->cursor++] = byte;
+    e->line[++e->len] = '\0';
+}
+
+/* Removes the bytes from `from` up to `to` and leaves the cursor there. */
+static void remove_range(struct line_editor *e, size_t from, size_t to)
+{
+    memmove(e->line + from, e->line + to, e->len - to);
+    e->len -= to - from;
+    e->line[e->len] = '\0';
+    e->cursor = from;
+}
+
+static size_t word_start(const struct line_editor *e)
+{
+    size_t at = e->cursor;
+    while (at > 0 && e->line[at - 1] == ' ')
+        at--;
+    while (at > 0 && e->line[at - 1] != ' ')
+        at--;
+    return at;
+}
+
+static void recall(struct line_editor *e, int step)
+{
+    int at = e->history_at + step;
+    if (at < 0 || at > e->history_count)
+        return;
+    e->history_at = at;
+    const char *line = at == 0 ? "" : e->history[at - 1];
+    e->len = e->cursor = strlen(line);
+    memcpy(e->line, line, e->len + 1);
+}
+
+/* Completes the first word when exactly one command begins like it. */
+static void complete(struct line_editor *e)
+{
+    const char *only = NULL;
+    if (e->cursor != e->len || e->len == 0)
+        return;
+    for (const char *const *w = e->words; *w != NULL; w++) {
+        if (strncmp(*w, e->line, e->len) != 0)
+            continue;
+        if (only != NULL)
+            return;
+        only = *w;
+    }
+    if (only == NULL || strlen(only) >= CONSOLE_LINE_BYTES)
+        return;
+    for (const char *p = only + e->len; *p != '\0'; p++)
+        insert(e, *p);
+    insert(e, ' ');
+}
+
+static void control_key(struct line_editor *e, char byte)
+{
+    switch (byte) {
+    case CTRL('A'):
+        e->cursor = 0;
+        break;
+    case CTRL('E'):
+        e->cursor = e->len;
+        break;
+    case CTRL('B'):
+        e->cursor -= e->cursor > 0;
+        break;
+    case CTRL('F'):
+        e->cursor += e->cursor < e->len;
+        break;
+    case CTRL('K'):
+        remove_range(e, e->cursor, e->len);
+        break;
+    case CTRL('U'):
+        remove_range(e, 0, e->cursor);
+        break;
+    case CTRL('W'):
+        remove_range(e, word_start(e), e->cursor);
+        break;
+    case CTRL('P'):
+        recall(e, 1);
+        break;
+    case CTRL('N'):
+        recall(e, -1);
+        break;
+    case CTRL('I'):
+        complete(e);
+        break;
+    case CTRL('H'):
+    case DELETE_KEY:
+        if (e->cursor > 0)
+            remove_range(e, e->cursor - 1, e->cursor);
+        break;
+    case CTRL('D'):
+        if (e->cursor < e->len)
+            remove_range(e, e->cursor, e->cursor + 1);
+        break;
+    default:
+        break; /* every other control byte is nothing */
+    }
+}
+
+/* Arrow keys and their kin as the control keys that do the same; 0: none. */
+static char key_of_sequence(char final, char parameter)
+{
+    static const struct {
+        char final, parameter, key;
+    } KEYS[] = {
+        {'A', 0, CTRL('P')},   {'B', 0, CTRL('N')},   {'C', 0, CTRL('F')},   {'D', 0, CTRL('B')},
+        {'H', 0, CTRL('A')},   {'F', 0, CTRL('E')},   {'~', '1', CTRL('A')}, {'~', '7', CTRL('A')},
+        {'~', '4', CTRL('E')}, {'~', '8', CTRL('E')}, {'~', '3', CTRL('D')},
+    };
+    for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
+        if (KEYS[i].final == final && KEYS[i].parameter == parameter)
+            return KEYS[i].key;
+    return 0;
+}
+
+/* One byte inside an escape sequence; returns the key when the sequence is finished. */
+static char escape_byte(struct line_editor *e, char byte)
+{
+    if (e->escape == 1) {
+        e->escape = byte == '[' || byte == 'O' ? 2 : 0;
+        e->parameter = 0;
+        return 0;
+    }
+    if (byte >= '0' && byte <= '9' && e->escape == 2) {
+        e->parameter = byte;
+        e->escape = 3;
+        return 0;
+    }
+    if ((byte >= '0' && byte <= '9') || byte == ';')
+        return 0; /* longer parameters belong to keys that mean nothing here */
+    e->escape = 0;
+    return key_of_sequence(byte, e->parameter);
+}
+
+enum edit_event line_editor_feed(struct line_editor *e, char byte, struct text *screen)
+{
+    bool after_cr = e->after_cr;
+    e->after_cr = byte == '\r';
+    if (e->escape > 0) {
+        char key = escape_byte(e, byte);
+        if (key != 0) {
+            control_key(e, key);
+            redraw(e, screen);
+        }
+        return EDIT_NONE;
+    }
+    if (byte == '\x1b') {
+        e->escape = 1;
+        return EDIT_NONE;
+    }
+    if (byte == '\n' && after_cr)
+        return EDIT_NONE;
+    if (byte == '\r' || byte == '\n') {
+        text_printf(screen, "\r\n");
+        return EDIT_LINE;
+    }
+    if (byte == CTRL('C')) {
+        text_printf(screen, "^C\r\n");
+        e->len = e->cursor = 0;
+        e->line[0] = '\0';
+        return EDIT_INTERRUPT;
+    }
+    if (byte == CTRL('D') && e->len == 0) {
+        text_printf(screen, "\r\n");
+        return EDIT_END;
+    }
+    if (byte >= 0x20 && byte < DELETE_KEY)
+        insert(e, byte);
+    else
+        control_key(e, byte);
+    redraw(e, screen);
+    return EDIT_NONE;
+}
+
+void line_editor_next(struct line_editor *e, struct text *screen)
+{
+    bool again = e->history_count > 0 && strcmp(e->history[0], e->line) == 0;
+    if (e->len > 0 && !again) {
+        memmove(e->history[1], e->history[0], sizeof e->history - sizeof e->history[0]);
+        memcpy(e->history[0], e->line, sizeof e->line);
+        e->history_count += e->history_count < CONSOLE_HISTORY;
+    }
+    e->history_at = 0;
+    e->len = e->cursor = 0;
+    e->line[0] = '\0';
+    e->escape = 0;
+    redraw(e, screen);
+}

@@ -1,0 +1,83 @@
+/*
+ * Starts, watches and ends the services of a table: processes, pipes and timers around the pure
+ * state machine of service.h.  Reaps every child of PID 1, its own or orphaned.
+ * Knows neither what the services do nor who asks for their state.  One thread, never blocks.
+ */
+#ifndef V4BOX_INIT_SUPERVISE_H
+#define V4BOX_INIT_SUPERVISE_H
+
+#include "config/box.h"
+#include "init/confine.h"
+#include "init/journal.h"
+#include "init/options.h"
+#include "init/service.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum service_condition {
+    WHEN_ALWAYS,
+    WHEN_AUTHORIZED, /* somebody may log in: there is an authorized_keys file */
+    WHEN_NO_KEYS     /* nobody gave this box an API key */
+};
+
+enum service_output {
+    OUTPUT_LOG,      /* stdout and stderr into the journal */
+    OUTPUT_SERIAL,   /* stdout and stderr straight to the serial line, kept nowhere */
+    OUTPUT_TERMINAL, /* the serial line as its controlling terminal */
+};
+
+struct service_spec {
+    const char *name;
+    enum service_policy policy;
+    enum service_condition condition;
+    enum service_output output;
+    uid_t uid;
+    const char *argv[SERVICE_ARGS_MAX];        /* NULL-terminated */
+    struct file_rule files[SERVICE_PATHS_MAX]; /* ends at the first NULL path */
+};
+
+struct child {
+    const struct service_spec *spec; /* borrows */
+    struct service life;
+    pid_t pid;     /* 0: no process */
+    int output_fd; /* owns: read end of its output, or -1 */
+    struct line_splitter output;
+    int64_t started_ms;
+    int last_status; /* of waitpid; -1 before the first end */
+};
+
+struct supervisor {
+    struct child child[SERVICES_MAX];
+    int count;
+    struct journal *journal;       /* borrows */
+    const struct options *options; /* borrows; may be NULL when no argument names one */
+    const char *serial_path;       /* borrows: OUTPUT_SERIAL and OUTPUT_TERMINAL */
+    uint64_t orphans;              /* reaped children that were no service */
+};
+
+/** Takes over the specs whose condition `wanted` answers true to.  Starts nothing. */
+void supervisor_init(struct supervisor *s, const struct service_spec *specs, int spec_count,
+                     bool (*wanted)(enum service_condition), struct journal *journal,
+                     const struct options *options);
+
+void supervisor_start(struct supervisor *s);
+
+/** Asks every service to end; supervisor_idle tells when all have. */
+void supervisor_stop(struct supervisor *s);
+bool supervisor_idle(const struct supervisor *s);
+
+/** Collects every ended child.  Call after SIGCHLD. */
+void supervisor_reap(struct supervisor *s);
+
+/** Applies the timers that are due; returns milliseconds until the next one, -1: none. */
+int supervisor_timers(struct supervisor *s);
+
+/** Adds the output pipes to a poll set; returns how many. */
+int supervisor_poll_fds(const struct supervisor *s, struct pollfd *fds);
+
+/** Reads what has arrived on one of those pipes. */
+void supervisor_read(struct supervisor *s, int fd);
+
+#endif
