@@ -1,6 +1,6 @@
 /*
- * The sampler: a pass for the maximum, one for the weights, and a selection (never a sort) when top-k
- * or top-p needs an order.
+ * The sampler: a pass for the maximum, one for the weights, and a selection (never a sort) when
+ * top-k or top-p needs an order.
  */
 #include "engine/serve/sampler.h"
 

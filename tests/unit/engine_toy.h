@@ -1,0 +1,413 @@
+/*
+ * A toy network for tests of the serving core, and a client that checks the order of events.
+ * The toy is an automaton whose logits are a hash of all tokens fed so far, so that any token lost,
+ * doubled, reordered or leaked from another timeline changes the answer.  Its definitions of
+ * model_* and sequence_* replace those of the library in the program that includes this file. What
+ * the engine should say is computed by `expect`, without any engine.
+ */
+#ifndef V4BOX_TESTS_ENGINE_TOY_H
+#define V4BOX_TESTS_ENGINE_TOY_H
+
+#include "engine/engine.h"
+#include "engine/serve/sampler.h"
+#include "kernels/check.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define VOCAB       64
+#define CONTEXT     2048
+#define NAN_ID      63 /* feeding this token makes the toy's next logits NaN */
+#define WAIT_S      60 /* a wait longer than this is a hang: the test ends */
+#define STEPS_MAX   20000
+#define ANSWER_MAX  600
+#define NAMESPACE_A 7
+#define NAMESPACE_B 8
+
+/* ---- the toy network ------------------------------------------------------------------------ */
+
+struct model {
+    int alive;
+};
+
+struct sequence {
+    int32_t n, tokens_max, number;
+    uint64_t hash;
+};
+
+struct step_entry {
+    int32_t step, sequence, n, length_before;
+};
+
+static struct toy {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool held;    /* the next step waits until released */
+    bool waiting; /* a step is waiting */
+    int32_t steps, n_entries, n_sequences, sequences_alive, models_closed;
+    int32_t fail_sequence; /* number of the sequence whose creation fails; -1: none */
+    bool chunk_bug;        /* negative control: results depend on where a step ends */
+    bool reset_bug;        /* negative control: a reset forgets to clear the state */
+    struct step_entry entries[STEPS_MAX];
+} toy = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static const struct model_config TOY_CONFIG = {.name = "toy", .vocab_size = VOCAB};
+
+static inline uint64_t mix(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+static inline void toy_logits(uint64_t hash, int32_t last, float *logits)
+{
+    for (int i = 0; i < VOCAB; i++)
+        logits[i] = last == NAN_ID ? NAN : (float)(mix(hash ^ (uint64_t)i) % 1000) / 100;
+    if (last != NAN_ID)
+        logits[NAN_ID] = -INFINITY; /* never sampled: faults come from prompts */
+}
+
+void model_close(struct model *model)
+{
+    model->alive = 0;
+    toy.models_closed++;
+}
+
+const struct model_config *model_config(const struct model *model)
+{
+    ASSERT(model->alive);
+    return &TOY_CONFIG;
+}
+
+enum status sequence_create(const struct model *model, int32_t tokens_max, struct sequence **out,
+                            struct error *err)
+{
+    ASSERT(model->alive);
+    if (toy.n_sequences == toy.fail_sequence)
+        return error_set(err, ERR_CAPACITY, "no memory for this sequence");
+    struct sequence *s = calloc(1, sizeof *s);
+    s->tokens_max = tokens_max;
+    s->number = toy.n_sequences++;
+    toy.sequences_alive++;
+    *out = s;
+    return OK;
+}
+
+void sequence_destroy(struct sequence *s)
+{
+    toy.sequences_alive--;
+    free(s);
+}
+
+void sequence_reset(struct sequence *s)
+{
+    s->n = 0;
+    if (!toy.reset_bug)
+        s->hash = 0;
+}
+
+int32_t sequence_length(const struct sequence *s)
+{
+    return s->n;
+}
+
+void model_step(struct model *model, const struct segment *segments, int n_segments)
+{
+    ASSERT(model->alive && n_segments > 0);
+    pthread_mutex_lock(&toy.lock);
+    toy.waiting = true;
+    pthread_cond_broadcast(&toy.changed);
+    while (toy.held)
+        pthread_cond_wait(&toy.changed, &toy.lock);
+    toy.waiting = false;
+    int32_t total = 0;
+    for (int i = 0; i < n_segments; i++) {
+        const struct segment *g = &segments[i];
+        struct sequence *s = g->sequence;
+        for (int j = 0; j < i; j++)
+            ASSERT(segments[j].sequence != s);
+        ASSERT(g->n > 0 && s->n + g->n <= s->tokens_max && g->logits_all == NULL);
+        total += g->n;
+        ASSERT(total <= STEP_TOKENS_MAX && toy.n_entries < STEPS_MAX);
+        toy.entries[toy.n_entries++] = (struct step_entry){toy.steps, s->number, g->n, s->n};
+        for (int32_t t = 0; t < g->n; t++) {
+            ASSERT(g->ids[t] >= 0 && g->ids[t] < VOCAB);
+            s->hash = mix(s->hash ^ (uint64_t)(g->ids[t] + 1));
+        }
+        if (toy.chunk_bug)
+            s->hash = mix(s->hash);
+        s->n += g->n;
+        if (g->logits_last != NULL)
+            toy_logits(s->hash, g->ids[g->n - 1], g->logits_last);
+    }
+    toy.steps++;
+    pthread_mutex_unlock(&toy.lock);
+}
+
+/* Lets steps wait, so that a test can arrange things between two of them. */
+static inline void toy_hold(void)
+{
+    pthread_mutex_lock(&toy.lock);
+    toy.held = true;
+    pthread_mutex_unlock(&toy.lock);
+}
+
+static inline void wait_or_die(pthread_cond_t *cond, pthread_mutex_t *lock)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += WAIT_S;
+    ASSERT(pthread_cond_timedwait(cond, lock, &until) == 0);
+}
+
+/* Returns when the engine stands in a step that is held. */
+static inline void toy_wait_held(void)
+{
+    pthread_mutex_lock(&toy.lock);
+    while (!(toy.held && toy.waiting))
+        wait_or_die(&toy.changed, &toy.lock);
+    pthread_mutex_unlock(&toy.lock);
+}
+
+static inline void toy_release(void)
+{
+    pthread_mutex_lock(&toy.lock);
+    toy.held = false;
+    pthread_cond_broadcast(&toy.changed);
+    pthread_mutex_unlock(&toy.lock);
+}
+
+/* ---- a client ------------------------------------------------------------------------------- */
+
+struct client {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct engine *engine;
+    uint64_t number;
+    int32_t answer[ANSWER_MAX], n_answer;
+    int32_t n_prefill, done, total, reused, ends;
+    int32_t cancel_at; /* cancels from the callback after so many tokens; 0: never */
+    int32_t order;     /* how many requests had started before this one */
+    enum end_reason reason;
+    const char *wrong; /* first breach of the event order */
+};
+
+static int32_t started; /* engine thread only, until it is joined */
+
+static inline void note(struct client *c, bool good, const char *what)
+{
+    if (!good && c->wrong == NULL)
+        c->wrong = what;
+}
+
+static inline void on_event(void *user, const struct engine_event *event)
+{
+    struct client *c = user;
+    pthread_mutex_lock(&c->lock);
+    note(c, c->ends == 0, "an event after the end");
+    switch (event->kind) {
+    case EVENT_PREFILL:
+        if (c->n_prefill == 0) {
+            c->order = started++;
+            c->reused = event->reused;
+            c->total = event->total;
+            note(c, event->done == event->reused, "the first progress is not what was reused");
+        } else {
+            note(c, event->done > c->done, "progress without progress");
+        }
+        note(c, c->n_answer == 0, "prefill after a token");
+        note(c, event->reused == c->reused && event->total == c->total, "changed its mind");
+        note(c, event->done <= event->total && event->reused < event->total, "progress too far");
+        c->done = event->done;
+        c->n_prefill++;
+        break;
+    case EVENT_TOKEN:
+        note(c, c->n_prefill > 0 && c->done == c->total, "a token before the prompt was done");
+        note(c, c->n_answer < ANSWER_MAX, "too many tokens");
+        if (c->n_answer < ANSWER_MAX)
+            c->answer[c->n_answer++] = event->id;
+        break;
+    case EVENT_END:
+        c->reason = event->reason;
+        c->ends++;
+        break;
+    }
+    bool cancel = c->cancel_at > 0 && c->n_answer == c->cancel_at;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    if (cancel)
+        engine_cancel(c->engine, c->number);
+}
+
+static inline struct client *client_create(struct engine *engine)
+{
+    struct client *c = calloc(1, sizeof *c);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    c->engine = engine;
+    return c;
+}
+
+static inline void client_destroy(struct client *c)
+{
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->changed);
+    free(c);
+}
+
+static inline void client_wait(struct client *c, int32_t n_answer)
+{
+    pthread_mutex_lock(&c->lock);
+    while (c->ends == 0 && c->n_answer < n_answer)
+        wait_or_die(&c->changed, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static inline void client_wait_end(struct client *c)
+{
+    client_wait(c, INT32_MAX);
+    if (c->wrong != NULL)
+        fail_msg("%s", c->wrong);
+    assert_int_equal(c->ends, 1);
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static inline struct engine *engine_start(int32_t sessions, int32_t queue)
+{
+    static struct model model;
+    ASSERT(toy.sequences_alive == 0);
+    model.alive = 1;
+    toy.held = toy.waiting = toy.chunk_bug = toy.reset_bug = false;
+    toy.steps = toy.n_entries = toy.n_sequences = toy.models_closed = 0;
+    toy.fail_sequence = -1;
+    started = 0;
+    struct engine *engine = NULL;
+    struct error err;
+    const struct engine_options options = {
+        .sessions_max = sessions, .context_max = CONTEXT, .queue_max = queue};
+    assert_int_equal(engine_create(&model, &options, &engine, &err), OK);
+    return engine;
+}
+
+static inline void engine_end(struct engine *engine)
+{
+    engine_destroy(engine);
+    assert_int_equal(toy.sequences_alive, 0);
+    assert_int_equal(toy.models_closed, 1);
+}
+
+/* A prompt of n tokens that nobody else has: `seed` names it. */
+static inline const int32_t *prompt(uint64_t seed, int32_t n)
+{
+    static int32_t ids[CONTEXT];
+    for (int32_t i = 0; i < n; i++)
+        ids[i] = (int32_t)(mix(seed * 100003 + (uint64_t)i) % (VOCAB - 1));
+    return ids;
+}
+
+static inline struct engine_request request(const int32_t *ids, int32_t n_ids, int32_t tokens_max)
+{
+    return (struct engine_request){
+        .ids = ids,
+        .n_ids = n_ids,
+        .tokens_max = tokens_max,
+        .sampling = {.temperature = 1, .top_p = 0.95, .seed = 11},
+    };
+}
+
+static inline struct client *submit(struct engine *engine, const struct engine_request *r)
+{
+    struct client *c = client_create(engine);
+    struct error err;
+    assert_int_equal(engine_submit(engine, r, on_event, c, &c->number, &err), OK);
+    return c;
+}
+
+static inline enum status refused(struct engine *engine, const struct engine_request *r,
+                                  struct error *err)
+{
+    uint64_t number = 0;
+    struct client *c = client_create(engine);
+    enum status status = engine_submit(engine, r, on_event, c, &number, err);
+    if (status == OK)
+        client_wait_end(c);
+    client_destroy(c);
+    return status;
+}
+
+/* What a request should be answered, by the toy's rule alone.  @return how many tokens */
+static inline int32_t expect(const struct engine_request *r, int32_t *answer,
+                             enum end_reason *reason)
+{
+    struct sampler sampler;
+    sampler_init(&sampler, VOCAB);
+    uint64_t hash = 0;
+    int32_t last = 0, n = 0;
+    float logits[VOCAB];
+    for (int32_t i = 0; i < r->n_ids; i++) {
+        last = r->ids[i];
+        hash = mix(hash ^ (uint64_t)(last + 1));
+    }
+    for (;;) {
+        toy_logits(hash, last, logits);
+        last = sampler_pick(&sampler, logits, &r->sampling, (uint64_t)(r->n_ids + n));
+        bool stop = false;
+        for (int32_t i = 0; i < r->n_stop_ids; i++)
+            stop |= last == r->stop_ids[i];
+        *reason = last == SAMPLE_FAULT ? END_FAULT : stop ? END_STOP : END_LENGTH;
+        if (last == SAMPLE_FAULT || stop)
+            break;
+        answer[n++] = last;
+        if (n == r->tokens_max)
+            break;
+        hash = mix(hash ^ (uint64_t)(last + 1));
+    }
+    sampler_clear(&sampler);
+    return n;
+}
+
+/* NULL, or how the client's answer differs from the expected one. */
+static inline const char *differs(const struct client *c, const struct engine_request *r)
+{
+    int32_t answer[ANSWER_MAX];
+    enum end_reason reason;
+    int32_t n = expect(r, answer, &reason);
+    if (c->n_answer != n)
+        return "its length";
+    if (memcmp(c->answer, answer, (size_t)n * sizeof *answer) != 0)
+        return "its tokens";
+    return c->reason == reason ? NULL : "its reason";
+}
+
+static inline void check_answer(struct client *c, const struct engine_request *r)
+{
+    client_wait_end(c);
+    const char *what = differs(c, r);
+    if (what != NULL)
+        fail_msg("prompt of %d: the answer differs in %s", r->n_ids, what);
+}
+
+/* Submits, waits, compares, and gives the tokens that were reused. */
+static inline int32_t converse(struct engine *engine, const struct engine_request *r)
+{
+    struct client *c = submit(engine, r);
+    check_answer(c, r);
+    int32_t reused = c->reused;
+    client_destroy(c);
+    return reused;
+}
+
+#endif
