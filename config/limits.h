@@ -159,4 +159,16 @@
 #define MANIFEST_BYTES_MAX (128 * 1024)
 #define MANIFEST_FILES_MAX 512
 
+/* ---- the CPU backend ------------------------------------------------------------------------- */
+/* A thread has a slab of scratch memory; more cores than this share memory too far apart. */
+#define CPU_THREADS_MAX 128
+/* About 50 microseconds of `pause`: longer than the gap between two jobs of a step, shorter than a
+ * scheduler's slice, so that an idle engine sleeps. */
+#define CPU_SPINS_MAX 2000
+/* Multiply-adds below which handing work to another thread costs more than it saves (a hand-over
+ * is about a microsecond, in which a core does 30,000). */
+#define CPU_WORK_MIN 32768
+/* Index scores held at once (32 MiB of doubles): 16 tokens at a million positions. */
+#define CPU_INDEX_SCORES_MAX (4 << 20)
+
 #endif

@@ -1,0 +1,42 @@
+/*
+ * What a request means when it says nothing, and the words it may say.  No logic.
+ */
+#ifndef V4BOX_CONFIG_DEFAULTS_H
+#define V4BOX_CONFIG_DEFAULTS_H
+
+/* Model card (generation_config.json) of every model here. */
+#define TEMPERATURE_DEFAULT 1.0
+#define TOP_P_DEFAULT       1.0
+
+/* clang-format off */
+/*
+ * Thinking when a request does not ask: row of config/model.h, on or off.  Rows not named: off.
+ *   flash  on, as the hosted API (api.md 2.1)
+ *   demo   off: its README measures recall higher without (1.00 against .953)
+ */
+#define THINKING_DEFAULT_ROWS \
+    {"flash", true},          \
+    {"demo", false}
+
+/*
+ * reasoning_effort: word, thinking on or off, effort of the chat encoding.  Preview checkpoints have
+ * a text for "max" alone; the others render nothing (model.md 5.4).  No automatic max (api.md 2.1).
+ */
+#define EFFORT_ROWS          \
+    {"none", false, NULL},   \
+    {"minimal", true, NULL}, \
+    {"low", true, NULL},     \
+    {"medium", true, "high"},\
+    {"high", true, "high"},  \
+    {"xhigh", true, "high"}, \
+    {"max", true, "max"},    \
+    {"ultra", true, "max"}
+
+/* thinking.type: word, thinking on or off. */
+#define THINKING_ROWS    \
+    {"enabled", true},   \
+    {"adaptive", true},  \
+    {"disabled", false}
+/* clang-format on */
+
+#endif

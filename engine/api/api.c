@@ -1,0 +1,83 @@
+/* Routes, names and defaults of the API.  Knows no JSON. */
+#include "engine/api/api.h"
+
+#include "config/defaults.h"
+#include "config/limits.h"
+#include "config/version.h"
+
+#include <sodium.h>
+#include <string.h>
+#include <time.h>
+
+static enum MHD_Result health(struct exchange *x)
+{
+    return http_reply_text(x, 200, "ok\n");
+}
+
+/* Some clients ask for / to see whether anybody is there (api.md 1.1); it says nothing about us. */
+static enum MHD_Result root(struct exchange *x)
+{
+    return http_reply_text(x, 200, "ok\n");
+}
+
+/* Base URLs are given with and without /v1. */
+static const struct route ROUTES[] = {
+    {"POST", "/v1/chat/completions", false, true, api_chat_completions},
+    {"POST", "/chat/completions", false, true, api_chat_completions},
+    {"GET", "/v1/models", false, false, api_models},
+    {"GET", "/models", false, false, api_models},
+    {"GET", "/v1/models/*", false, false, api_model},
+    {"GET", "/models/*", false, false, api_model},
+    {"GET", "/healthz", true, false, health},
+    {"GET", "/", true, false, root},
+};
+
+const struct route *api_routes(int *n_routes)
+{
+    *n_routes = (int)(sizeof ROUTES / sizeof ROUTES[0]);
+    return ROUTES;
+}
+
+static bool thinking_default(const char *row)
+{
+    static const struct {
+        const char *row;
+        bool thinking;
+    } ROWS[] = {THINKING_DEFAULT_ROWS};
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        if (strcmp(ROWS[i].row, row) == 0)
+            return ROWS[i].thinking;
+    }
+    return false;
+}
+
+static void make_fingerprint(struct api *api, const char *numerics, const char *isa)
+{
+    char text[256], hex[2 * crypto_hash_sha256_BYTES + 1];
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    int n = snprintf(text, sizeof text, "%s %s %s %s", V4BOX_VERSION, api->model, numerics, isa);
+    crypto_hash_sha256(hash, (const unsigned char *)text, (unsigned long long)n);
+    sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+    snprintf(api->fingerprint, sizeof api->fingerprint, "fp_%.10s", hex);
+}
+
+enum status api_init(struct api *out, struct engine *engine, const struct tokenizer *tokenizer,
+                     const char *numerics, const char *isa, struct error *err)
+{
+    const char *row = engine_model_config(engine)->name;
+    *out = (struct api){.engine = engine,
+                        .tokenizer = tokenizer,
+                        .thinking_default = thinking_default(row),
+                        .created_s = (int64_t)time(NULL),
+                        .heartbeat_ms = KEEPALIVE_MS};
+    snprintf(out->model, sizeof out->model, "deepseek-v4-%s", row);
+    make_fingerprint(out, numerics, isa);
+    return chat_tokens_find(tokenizer, &out->tokens, err);
+}
+
+int64_t api_body_bytes_max(const struct api *api)
+{
+    int64_t bytes = HTTP_BODY_BYTES_FIXED +
+                    (int64_t)HTTP_BODY_BYTES_PER_TOKEN * engine_context_max(api->engine);
+    return bytes < HTTP_BODY_BYTES_MAX ? bytes : HTTP_BODY_BYTES_MAX;
+}

@@ -1,0 +1,47 @@
+/*
+ * The API as one thing: what its handlers share, and the table of routes.  The handlers live in
+ * files of their own, by noun.
+ */
+#ifndef V4BOX_ENGINE_API_API_H
+#define V4BOX_ENGINE_API_API_H
+
+#include "engine/api/http.h"
+#include "engine/engine.h"
+#include "engine/text/chat.h"
+#include "engine/text/tokenizer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MODEL_ID_BYTES    64 /* "deepseek-v4-" and the row's name */
+#define FINGERPRINT_BYTES 16 /* "fp_" and 10 hex digits */
+
+struct api {
+    struct engine *engine;             /* borrows */
+    const struct tokenizer *tokenizer; /* borrows */
+    struct chat_tokens tokens;
+    char model[MODEL_ID_BYTES];
+    /* Equal fingerprints and seeds give equal answers: version, model, numerics and ISA go in. */
+    char fingerprint[FINGERPRINT_BYTES];
+    bool thinking_default;
+    int64_t created_s;
+    int64_t heartbeat_ms; /* KEEPALIVE_MS; tests shorten it */
+};
+
+/** Names and defaults from the model's row.  @err ERR_INPUT naming a control token that is missing
+ */
+enum status MUST_CHECK api_init(struct api *out, struct engine *engine,
+                                const struct tokenizer *tokenizer, const char *numerics,
+                                const char *isa, struct error *err);
+
+/** Largest request body for this context. */
+int64_t api_body_bytes_max(const struct api *api);
+
+const struct route *api_routes(int *n_routes);
+
+/* Handlers; x->user is the struct api. */
+enum MHD_Result api_chat_completions(struct exchange *x); /* chat_completions.c */
+enum MHD_Result api_models(struct exchange *x);           /* models.c */
+enum MHD_Result api_model(struct exchange *x);
+
+#endif

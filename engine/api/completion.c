@@ -1,0 +1,376 @@
+/* Answers of /v1/chat/completions: chunks, usage, finish reasons. */
+#include "engine/api/completion.h"
+
+#include "config/limits.h"
+#include "engine/base/log.h"
+#include "engine/text/answer.h"
+#include "kernels/check.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum phase {
+    PHASE_OPEN,   /* more is to come */
+    PHASE_CLOSED, /* all that will be said is in `out` */
+    PHASE_BROKEN, /* the same, and then the connection breaks */
+};
+
+struct completion {
+    struct engine *engine;             /* borrows */
+    struct MHD_Connection *connection; /* borrows */
+    struct stream *stream;             /* owns one share */
+    struct answer *answer;             /* owns */
+    uint64_t number;                   /* of the engine request */
+    char id[REQUEST_ID_CHARS + 1];
+    const char *model, *fingerprint; /* borrows from struct api */
+    int64_t created_s;
+    bool events, include_usage; /* events: streamed, else whole */
+    int32_t prompt_tokens, answer_tokens;
+    enum phase phase;
+    const char *finish; /* finish_reason, or NULL */
+    struct api_error error;
+    struct buf out; /* to be sent */
+    size_t out_taken;
+    struct buf reasoning, content; /* streamed: of one token; whole: of the answer */
+    bool spoke;                    /* some text was delivered */
+};
+
+/* ---- JSON
+ * ---------------------------------------------------------------------------------------- */
+
+/* The members that every chunk and every answer starts with. */
+static void dump_front(struct completion *c, const char *object)
+{
+    buf_printf(&c->out,
+               "{\"id\":\"chatcmpl-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":\"%s\","
+               "\"system_fingerprint\":\"%s\",\"choices\":[",
+               c->id + 4, object, (long long)c->created_s, c->model, c->fingerprint);
+}
+
+static void dump_usage(struct completion *c)
+{
+    int32_t reused = stream_reused(c->stream);
+    buf_printf(&c->out,
+               "\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
+               "\"prompt_tokens_details\":{\"cached_tokens\":%d},"
+               "\"completion_tokens_details\":{\"reasoning_tokens\":%d},"
+               "\"prompt_cache_hit_tokens\":%d,\"prompt_cache_miss_tokens\":%d}",
+               c->prompt_tokens, c->answer_tokens, c->prompt_tokens + c->answer_tokens, reused,
+               answer_reasoning_tokens(c->answer), reused, c->prompt_tokens - reused);
+}
+
+static void dump_text(struct completion *c, const char *name, const struct buf *text)
+{
+    buf_printf(&c->out, "\"%s\":", name);
+    json_dump_string(&c->out, text->len == 0 ? "" : text->data, text->len);
+}
+
+/* One event: `name` and `text` are the delta (NULL: empty), `finish` the reason or NULL. */
+static void dump_chunk(struct completion *c, const char *name, const struct buf *text,
+                       const char *finish)
+{
+    buf_puts(&c->out, "data: ");
+    dump_front(c, "chat.completion.chunk");
+    buf_puts(&c->out, "{\"index\":0,\"delta\":{");
+    if (name != NULL)
+        dump_text(c, name, text);
+    buf_puts(&c->out, "},\"logprobs\":null,\"finish_reason\":");
+    if (finish != NULL)
+        json_dump_string(&c->out, finish, strlen(finish));
+    else
+        buf_puts(&c->out, "null");
+    buf_puts(&c->out, "}]}\n\n");
+}
+
+/* Some clients decide by the first delta that an assistant speaks. */
+static void dump_role_chunk(struct completion *c)
+{
+    buf_puts(&c->out, "data: ");
+    dump_front(c, "chat.completion.chunk");
+    buf_puts(&c->out, "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+                      "\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+}
+
+static void dump_last_events(struct completion *c)
+{
+    dump_chunk(c, NULL, NULL, c->finish);
+    if (c->include_usage) {
+        buf_puts(&c->out, "data: ");
+        dump_front(c, "chat.completion.chunk");
+        buf_puts(&c->out, "],");
+        dump_usage(c);
+        buf_puts(&c->out, "}\n\n");
+    }
+    buf_puts(&c->out, "data: [DONE]\n\n");
+}
+
+static void dump_whole(struct completion *c)
+{
+    dump_front(c, "chat.completion");
+    buf_puts(&c->out, "{\"index\":0,\"message\":{\"role\":\"assistant\",");
+    dump_text(c, "content", &c->content);
+    if (c->reasoning.len > 0) {
+        buf_puts(&c->out, ",");
+        dump_text(c, "reasoning_content", &c->reasoning);
+    }
+    buf_printf(&c->out, "},\"logprobs\":null,\"finish_reason\":\"%s\"}],", c->finish);
+    dump_usage(c);
+    buf_puts(&c->out, "}");
+}
+
+/* ---- steps: one piece of news each
+ * ---------------------------------------------------------------- */
+
+/* The texts of the last step, if they are to be sent now. */
+static void deliver(struct completion *c)
+{
+    c->spoke = c->spoke || c->reasoning.len > 0 || c->content.len > 0;
+    if (!c->events)
+        return;
+    if (c->reasoning.len > 0)
+        dump_chunk(c, "reasoning_content", &c->reasoning, NULL);
+    if (c->content.len > 0)
+        dump_chunk(c, "content", &c->content, NULL);
+    c->reasoning.len = c->content.len = 0;
+}
+
+static void break_off(struct completion *c, enum api_code code)
+{
+    engine_cancel(c->engine, c->number);
+    c->phase = PHASE_BROKEN;
+    if (code == API_OK)
+        return;
+    api_fail(&c->error, code, NULL);
+    if (!c->events)
+        return;
+    buf_puts(&c->out, "data: ");
+    api_error_dump(&c->out, &c->error);
+    buf_puts(&c->out, "\n\n");
+}
+
+static void close_with(struct completion *c, const char *finish)
+{
+    c->finish = finish;
+    c->phase = PHASE_CLOSED;
+    if (c->events)
+        dump_last_events(c);
+    else
+        dump_whole(c);
+}
+
+static void take_token(struct completion *c, int32_t id)
+{
+    c->answer_tokens++;
+    bool stopped = answer_push(c->answer, id, &c->reasoning, &c->content);
+    deliver(c);
+    if (stopped) {
+        engine_cancel(c->engine, c->number);
+        close_with(c, "stop");
+    }
+}
+
+static void take_end(struct completion *c, enum end_reason reason)
+{
+    if (reason != END_STOP && reason != END_LENGTH) {
+        break_off(c, API_ENGINE);
+        return;
+    }
+    answer_finish(c->answer, &c->reasoning, &c->content);
+    deliver(c);
+    /* A harness ends in silence on an empty answer (api.md 2.2): that is no success. */
+    if (reason == END_STOP && !c->spoke)
+        break_off(c, API_ENGINE);
+    else
+        close_with(c, reason == END_STOP ? "stop" : "length");
+}
+
+/* Takes one piece of news.  @return false when there is none */
+static bool step(struct completion *c, struct MHD_Connection *connection)
+{
+    struct stream_item item;
+    switch (stream_next(c->stream, connection, &item)) {
+    case STREAM_TOKEN:
+        take_token(c, item.id);
+        break;
+    case STREAM_END:
+        take_end(c, item.reason);
+        break;
+    case STREAM_HEARTBEAT:
+        buf_puts(&c->out, c->events ? ": keep-alive\n\n" : "\n");
+        break;
+    case STREAM_GONE:
+        break_off(c, API_OK);
+        break;
+    case STREAM_STOPPING:
+        break_off(c, API_STOPPING);
+        break;
+    case STREAM_UNSTARTED:
+        break_off(c, API_QUEUE_WAIT);
+        break;
+    case STREAM_WALL:
+        break_off(c, API_WALL);
+        break;
+    case STREAM_NOTHING:
+        return false;
+    }
+    return true;
+}
+
+/* ---- the two ways to read
+ * ------------------------------------------------------------------------- */
+
+static size_t take_out(struct completion *c, char *out, size_t n_max)
+{
+    size_t n = c->out.len - c->out_taken;
+    if (n > n_max)
+        n = n_max;
+    if (n > 0)
+        memcpy(out, c->out.data + c->out_taken, n);
+    c->out_taken += n;
+    if (c->out_taken == c->out.len)
+        c->out.len = c->out_taken = 0;
+    return n;
+}
+
+ssize_t completion_read(void *completion, uint64_t position, char *out, size_t n_max)
+{
+    struct completion *c = completion;
+    size_t n = 0;
+    (void)position;
+    for (;;) {
+        n += take_out(c, out + n, n_max - n);
+        if (n > STREAM_AHEAD_BYTES || n == n_max)
+            return (ssize_t)n;
+        if (c->phase != PHASE_OPEN)
+            break;
+        /* The connection waits only with empty hands. */
+        if (!step(c, n == 0 ? c->connection : NULL))
+            return (ssize_t)n;
+    }
+    if (n > 0)
+        return (ssize_t)n;
+    return c->phase == PHASE_CLOSED ? MHD_CONTENT_READER_END_OF_STREAM
+                                    : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+enum completion_state completion_collect(struct completion *c, struct api_error *err)
+{
+    while (c->phase == PHASE_OPEN) {
+        if (!step(c, c->connection))
+            return COMPLETION_WAITS;
+        if (c->phase == PHASE_OPEN && c->out.len > 0)
+            return COMPLETION_SLOW;
+    }
+    *err = c->error;
+    return c->phase == PHASE_CLOSED ? COMPLETION_DONE : COMPLETION_FAILED;
+}
+
+struct buf completion_take(struct completion *c)
+{
+    struct buf whole = c->out;
+    c->out = (struct buf){0};
+    return whole;
+}
+
+/* ---- life
+ * ------------------------------------------------------------------------------------------ */
+
+struct stream *completion_stream(struct completion *c)
+{
+    return c->stream;
+}
+
+static bool submit(struct completion *c, const struct api *api, const struct exchange *x,
+                   const struct request *request, const struct ids *prompt, int32_t tokens_max,
+                   struct api_error *err)
+{
+    struct engine_request job = {
+        .ids = prompt->data,
+        .n_ids = (int32_t)prompt->len,
+        .tokens_max = tokens_max,
+        .stop_ids = &api->tokens.eos,
+        .n_stop_ids = 1,
+        .sampling = request->sampling,
+        .reuse_namespace = x->key.number,
+    };
+    if (!request->seeded)
+        randombytes_buf(&job.sampling.seed, sizeof job.sampling.seed);
+    stream_retain(c->stream);
+    enum status status =
+        engine_submit(c->engine, &job, stream_on_event, c->stream, &c->number, NULL);
+    if (status == OK)
+        return true;
+    stream_release(c->stream);
+    return api_fail(err, status == ERR_CAPACITY ? API_QUEUE : API_ENGINE, NULL);
+}
+
+/* What fits behind the prompt, at most what was asked for: harnesses always ask for 32000 tokens.
+ */
+static int32_t answer_limit(const struct request *request, int32_t room)
+{
+    int32_t wanted = request->tokens_max > 0 ? request->tokens_max : ANSWER_TOKENS_DEFAULT;
+    if (wanted > ANSWER_TOKENS_MAX)
+        wanted = ANSWER_TOKENS_MAX;
+    return wanted < room ? wanted : room;
+}
+
+bool completion_start(const struct api *api, const struct exchange *x,
+                      const struct request *request, const struct ids *prompt,
+                      struct completion **out, struct api_error *err)
+{
+    int32_t context = engine_context_max(api->engine);
+    if (prompt->len >= (size_t)context)
+        return api_fail_limit(err, API_OVERFLOW, "messages", context, (int64_t)prompt->len);
+    struct answer_options options = {.tokenizer = api->tokenizer,
+                                     .tokens = &api->tokens,
+                                     .thinking = request->thinking,
+                                     .stops = request->stops,
+                                     .n_stops = request->n_stops};
+    struct answer *answer;
+    if (answer_create(&options, &answer, NULL) != OK)
+        return api_fail(err, API_VALUE, "stop");
+
+    struct completion *c = calloc(1, sizeof *c);
+    ASSERT(c != NULL);
+    int32_t tokens_max = answer_limit(request, context - (int32_t)prompt->len);
+    c->engine = api->engine;
+    c->connection = x->connection;
+    c->answer = answer;
+    c->stream = stream_create(tokens_max, api->heartbeat_ms);
+    memcpy(c->id, x->id, sizeof c->id);
+    c->model = api->model;
+    c->fingerprint = api->fingerprint;
+    c->created_s = (int64_t)time(NULL);
+    c->events = request->stream;
+    c->include_usage = request->include_usage;
+    c->prompt_tokens = (int32_t)prompt->len;
+    if (!submit(c, api, x, request, prompt, tokens_max, err)) {
+        completion_free(c);
+        return false;
+    }
+    if (c->events)
+        dump_role_chunk(c);
+    *out = c;
+    return true;
+}
+
+void completion_free(void *completion)
+{
+    struct completion *c = completion;
+    if (c->phase == PHASE_OPEN)
+        engine_cancel(c->engine, c->number);
+    log_line(LOG_LEVEL_INFO, "api", "%s prompt=%d reused=%d answer=%d finish=%s", c->id,
+             c->prompt_tokens, stream_reused(c->stream), c->answer_tokens,
+             c->finish != NULL         ? c->finish
+             : c->error.code != API_OK ? api_error_row(c->error.code)->code
+                                       : "cancelled");
+    stream_detach(c->stream);
+    stream_release(c->stream);
+    answer_destroy(c->answer);
+    buf_free(&c->out);
+    buf_free(&c->reasoning);
+    buf_free(&c->content);
+    free(c);
+}

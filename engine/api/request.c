@@ -1,0 +1,357 @@
+/* The table of fields of a chat completion request, and the checks behind it. */
+#include "engine/api/request.h"
+
+#include "config/defaults.h"
+#include "engine/api/messages.h"
+
+#include <float.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+struct field {
+    const char *name;
+    bool (*take)(const struct field *field, struct json_object *value, struct request *out,
+                 struct api_error *err);
+    size_t offset;   /* of the member of struct request that it sets */
+    double min, max; /* inclusive */
+};
+
+/* ---- kinds of fields ---------------------------------------------------------------------------
+ */
+
+static bool take_bool(const struct field *f, struct json_object *value, struct request *out,
+                      struct api_error *err)
+{
+    if (!json_object_is_type(value, json_type_boolean))
+        return api_fail(err, API_TYPE, "%s", f->name);
+    *(bool *)((char *)out + f->offset) = json_object_get_boolean(value);
+    return true;
+}
+
+static bool take_int(const struct field *f, struct json_object *value, struct request *out,
+                     struct api_error *err)
+{
+    if (!json_object_is_type(value, json_type_int))
+        return api_fail(err, API_TYPE, "%s", f->name);
+    int64_t n = json_object_get_int64(value); /* saturates beyond 64 bits */
+    if (n < (int64_t)f->min)
+        return api_fail_limit(err, API_RANGE, f->name, (int64_t)f->min, n);
+    *(int32_t *)((char *)out + f->offset) = n > INT32_MAX ? INT32_MAX : (int32_t)n;
+    return true;
+}
+
+static bool number_in_range(const struct field *f, struct json_object *value, double *out,
+                            struct api_error *err)
+{
+    if (!json_object_is_type(value, json_type_double) && !json_object_is_type(value, json_type_int))
+        return api_fail(err, API_TYPE, "%s", f->name);
+    *out = json_object_get_double(value);
+    if (!(*out >= f->min && *out <= f->max))
+        return api_fail(err, API_RANGE, "%s", f->name);
+    return true;
+}
+
+static bool take_number(const struct field *f, struct json_object *value, struct request *out,
+                        struct api_error *err)
+{
+    return number_in_range(f, value, (double *)((char *)out + f->offset), err);
+}
+
+/* Checked and then without effect, as in the official API. */
+static bool ignore_number(const struct field *f, struct json_object *value, struct request *out,
+                          struct api_error *err)
+{
+    double number;
+    (void)out;
+    return number_in_range(f, value, &number, err);
+}
+
+static bool is_nothing(struct json_object *value)
+{
+    switch (json_object_get_type(value)) {
+    case json_type_null:
+        return true;
+    case json_type_boolean:
+        return !json_object_get_boolean(value);
+    case json_type_int:
+    case json_type_double:
+        return json_object_get_double(value) == 0;
+    case json_type_string:
+        return json_object_get_string_len(value) == 0;
+    case json_type_array:
+        return json_object_array_length(value) == 0;
+    case json_type_object:
+        return json_object_object_length(value) == 0;
+    }
+    return false;
+}
+
+/* Asks for what this server does not do: never ignored in silence. */
+static bool refuse_parameter(const struct field *f, struct json_object *value, struct request *out,
+                             struct api_error *err)
+{
+    (void)out;
+    return is_nothing(value) || api_fail(err, API_PARAMETER, "%s", f->name);
+}
+
+static bool refuse_value(const struct field *f, struct json_object *value, struct request *out,
+                         struct api_error *err)
+{
+    (void)out;
+    return is_nothing(value) || api_fail(err, API_UNSUPPORTED, "%s", f->name);
+}
+
+/* ---- single fields ------------------------------------------------------------------------------
+ */
+
+static bool take_messages(const struct field *f, struct json_object *value, struct request *out,
+                          struct api_error *err)
+{
+    (void)f;
+    return messages_check(value, &out->messages, err);
+}
+
+static bool take_seed(const struct field *f, struct json_object *value, struct request *out,
+                      struct api_error *err)
+{
+    if (!json_object_is_type(value, json_type_int))
+        return api_fail(err, API_TYPE, "%s", f->name);
+    out->sampling.seed = (uint64_t)json_object_get_int64(value);
+    out->seeded = true;
+    return true;
+}
+
+static bool take_n(const struct field *f, struct json_object *value, struct request *out,
+                   struct api_error *err)
+{
+    (void)out;
+    if (!json_object_is_type(value, json_type_int))
+        return api_fail(err, API_TYPE, "%s", f->name);
+    if (json_object_get_int64(value) != 1)
+        return api_fail_limit(err, API_UNSUPPORTED, f->name, 1, json_object_get_int64(value));
+    return true;
+}
+
+/* Only what is already the case. */
+static bool take_tool_choice(const struct field *f, struct json_object *value, struct request *out,
+                             struct api_error *err)
+{
+    (void)out;
+    if (json_text_is(value, "none") || json_text_is(value, "auto"))
+        return true;
+    return api_fail(err, API_PARAMETER, "%s", f->name);
+}
+
+static bool take_response_format(const struct field *f, struct json_object *value,
+                                 struct request *out, struct api_error *err)
+{
+    (void)out;
+    if (!json_object_is_type(value, json_type_object))
+        return api_fail(err, API_TYPE, "%s", f->name);
+    struct json_object *type = json_member(value, "type", NULL);
+    if (type == NULL)
+        return api_fail(err, API_MISSING, "%s.type", f->name);
+    return json_text_is(type, "text") || api_fail(err, API_PARAMETER, "%s", f->name);
+}
+
+static bool take_modalities(const struct field *f, struct json_object *value, struct request *out,
+                            struct api_error *err)
+{
+    if (json_object_is_type(value, json_type_array) && json_object_array_length(value) == 1 &&
+        json_text_is(json_object_array_get_idx(value, 0), "text"))
+        return true;
+    return refuse_parameter(f, value, out, err);
+}
+
+static bool take_stop_string(struct json_object *value, const char *path, struct request *out,
+                             struct api_error *err)
+{
+    if (!json_object_is_type(value, json_type_string))
+        return api_fail(err, API_TYPE, "%s", path);
+    size_t len = (size_t)json_object_get_string_len(value);
+    if (len == 0)
+        return api_fail(err, API_EMPTY, "%s", path);
+    if (len > STOP_STRING_BYTES_MAX)
+        return api_fail_limit(err, API_RANGE, path, STOP_STRING_BYTES_MAX, (int64_t)len);
+    out->stops[out->n_stops++] =
+        (struct answer_stop){.text = json_object_get_string(value), .len = len};
+    return true;
+}
+
+static bool take_stop(const struct field *f, struct json_object *value, struct request *out,
+                      struct api_error *err)
+{
+    if (!json_object_is_type(value, json_type_array))
+        return take_stop_string(value, f->name, out, err);
+    size_t n = json_object_array_length(value);
+    if (n == 0)
+        return api_fail(err, API_EMPTY, "%s", f->name);
+    if (n > STOP_STRINGS_MAX)
+        return api_fail_limit(err, API_COUNT, f->name, STOP_STRINGS_MAX, (int64_t)n);
+    for (size_t i = 0; i < n; i++) {
+        char path[API_PARAM_BYTES];
+        snprintf(path, sizeof path, "%s[%zu]", f->name, i);
+        if (!take_stop_string(json_object_array_get_idx(value, i), path, out, err))
+            return false;
+    }
+    return true;
+}
+
+static bool take_stream_options(const struct field *f, struct json_object *value,
+                                struct request *out, struct api_error *err)
+{
+    if (!json_object_is_type(value, json_type_object))
+        return api_fail(err, API_TYPE, "%s", f->name);
+    struct json_object *usage = json_member(value, "include_usage", NULL);
+    if (usage != NULL && !json_object_is_type(usage, json_type_boolean))
+        return api_fail(err, API_TYPE, "%s.include_usage", f->name);
+    out->include_usage = usage != NULL && json_object_get_boolean(usage);
+    return true;
+}
+
+/* ---- thinking: the later row of the table below decides
+ * ------------------------------------------ */
+
+static bool take_template_kwargs(const struct field *f, struct json_object *value,
+                                 struct request *out, struct api_error *err)
+{
+    static const char *const KEYS[] = {"thinking", "enable_thinking"};
+    if (!json_object_is_type(value, json_type_object))
+        return api_fail(err, API_TYPE, "%s", f->name);
+    for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++) {
+        struct json_object *flag = json_member(value, KEYS[i], NULL);
+        if (flag == NULL)
+            continue;
+        if (!json_object_is_type(flag, json_type_boolean))
+            return api_fail(err, API_TYPE, "%s.%s", f->name, KEYS[i]);
+        out->thinking = json_object_get_boolean(flag);
+    }
+    return true;
+}
+
+static bool take_effort(const struct field *f, struct json_object *value, struct request *out,
+                        struct api_error *err)
+{
+    static const struct {
+        const char *word;
+        bool thinking;
+        const char *effort;
+    } ROWS[] = {EFFORT_ROWS};
+    if (!json_object_is_type(value, json_type_string))
+        return api_fail(err, API_TYPE, "%s", f->name);
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        if (json_text_is(value, ROWS[i].word)) {
+            out->thinking = ROWS[i].thinking;
+            out->effort = ROWS[i].effort;
+            return true;
+        }
+    }
+    return api_fail(err, API_VALUE, "%s", f->name);
+}
+
+static bool take_thinking(const struct field *f, struct json_object *value, struct request *out,
+                          struct api_error *err)
+{
+    static const struct {
+        const char *word;
+        bool thinking;
+    } ROWS[] = {THINKING_ROWS};
+    if (!json_object_is_type(value, json_type_object))
+        return api_fail(err, API_TYPE, "%s", f->name);
+    struct json_object *type = json_member(value, "type", NULL);
+    if (type == NULL)
+        return api_fail(err, API_MISSING, "%s.type", f->name);
+    if (!json_object_is_type(type, json_type_string))
+        return api_fail(err, API_TYPE, "%s.type", f->name);
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        if (json_text_is(type, ROWS[i].word)) {
+            out->thinking = ROWS[i].thinking;
+            return true;
+        }
+    }
+    return api_fail(err, API_VALUE, "%s.type", f->name);
+}
+
+/* ---- the table
+ * ----------------------------------------------------------------------------------- */
+
+#define AT(member) offsetof(struct request, member)
+
+/* Checked in this order, whatever the order in the body. */
+static const struct field FIELDS[] = {
+    {"messages", take_messages, 0, 0, 0},
+    {"stream", take_bool, AT(stream), 0, 0},
+    {"stream_options", take_stream_options, 0, 0, 0},
+    {"max_completion_tokens", take_int, AT(tokens_max), 1, 0},
+    {"max_tokens", take_int, AT(tokens_max), 1, 0},
+    {"temperature", take_number, AT(sampling.temperature), 0, 2},
+    {"top_p", take_number, AT(sampling.top_p), DBL_TRUE_MIN, 1},
+    {"top_k", take_int, AT(sampling.top_k), -1, 0}, /* -1: off, as vLLM says it */
+    {"min_p", take_number, AT(sampling.min_p), 0, 1},
+    {"presence_penalty", ignore_number, 0, -2, 2},
+    {"frequency_penalty", ignore_number, 0, -2, 2},
+    {"seed", take_seed, 0, 0, 0},
+    {"stop", take_stop, 0, 0, 0},
+    {"chat_template_kwargs", take_template_kwargs, 0, 0, 0},
+    {"reasoning_effort", take_effort, 0, 0, 0},
+    {"thinking", take_thinking, 0, 0, 0},
+    {"n", take_n, 0, 0, 0},
+    {"logprobs", refuse_value, 0, 0, 0},
+    {"top_logprobs", refuse_value, 0, 0, 0},
+    {"tools", refuse_parameter, 0, 0, 0},
+    {"tool_choice", take_tool_choice, 0, 0, 0},
+    {"response_format", take_response_format, 0, 0, 0},
+    {"modalities", take_modalities, 0, 0, 0},
+    {"functions", refuse_parameter, 0, 0, 0},
+    {"function_call", refuse_parameter, 0, 0, 0},
+    {"logit_bias", refuse_parameter, 0, 0, 0},
+    {"audio", refuse_parameter, 0, 0, 0},
+    {"prediction", refuse_parameter, 0, 0, 0},
+    {"web_search_options", refuse_parameter, 0, 0, 0},
+};
+
+static bool check_model(struct json_object *root, const char *served, struct api_error *err)
+{
+    struct json_object *model = json_member(root, "model", NULL);
+    if (model == NULL)
+        return api_fail(err, API_MISSING, "model");
+    if (!json_object_is_type(model, json_type_string))
+        return api_fail(err, API_TYPE, "model");
+    return json_text_is(model, served) || api_fail(err, API_MODEL, "model");
+}
+
+bool request_parse(const char *body, size_t len, const struct request_defaults *defaults,
+                   struct request *out, struct api_error *err)
+{
+    size_t offset = 0;
+    *out = (struct request){
+        .thinking = defaults->thinking,
+        .sampling = {.temperature = TEMPERATURE_DEFAULT, .top_p = TOP_P_DEFAULT},
+    };
+    if (json_parse(body, len, &out->root, &offset, NULL) != OK ||
+        !json_object_is_type(out->root, json_type_object)) {
+        api_fail(err, API_JSON, NULL);
+        err->offset = (int64_t)offset;
+        return false;
+    }
+    if (!check_model(out->root, defaults->model, err))
+        return false;
+    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
+        struct json_object *value = json_member(out->root, FIELDS[i].name, NULL);
+        if (value != NULL && !FIELDS[i].take(&FIELDS[i], value, out, err))
+            return false;
+    }
+    if (out->messages == NULL)
+        return api_fail(err, API_MISSING, "messages");
+    if (out->sampling.top_k < 0)
+        out->sampling.top_k = 0;
+    return true;
+}
+
+void request_clear(struct request *request)
+{
+    json_object_put(request->messages);
+    json_object_put(request->root);
+    *request = (struct request){0};
+}

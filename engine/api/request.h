@@ -1,0 +1,46 @@
+/*
+ * A chat completion request: from the bytes of the body to a checked structure.  One table of
+ * fields decides what is taken, refused and ignored (api.md 1.2).  Knows no HTTP and renders
+ * nothing.
+ */
+#ifndef V4BOX_ENGINE_API_REQUEST_H
+#define V4BOX_ENGINE_API_REQUEST_H
+
+#include "config/limits.h"
+#include "engine/api/errors.h"
+#include "engine/base/json.h"
+#include "engine/engine.h"
+#include "engine/text/answer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What holds when a request says nothing. */
+struct request_defaults {
+    const char *model; /* the one model id that is served */
+    bool thinking;
+};
+
+struct request {
+    struct json_object *root;     /* owns: the body */
+    struct json_object *messages; /* owns: checked, only fields that are known (messages.h) */
+    bool stream, include_usage;
+    bool thinking;
+    const char *effort; /* of struct chat_request; NULL, "high" or "max" */
+    int32_t tokens_max; /* 0: not said */
+    struct sampling sampling;
+    bool seeded;                                /* the client gave the seed */
+    struct answer_stop stops[STOP_STRINGS_MAX]; /* texts in `root` */
+    int32_t n_stops;
+};
+
+/**
+ * Parses and checks a body.  Unknown fields are ignored; null is the same as absent.
+ * @own  request_clear, also after false
+ * @err  false, with *err naming the field
+ */
+bool request_parse(const char *body, size_t len, const struct request_defaults *defaults,
+                   struct request *out, struct api_error *err);
+void request_clear(struct request *request);
+
+#endif

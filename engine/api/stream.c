@@ -1,0 +1,177 @@
+/* The meeting point of engine and HTTP: a bounded array of ids and a few flags under one lock. */
+#include "engine/api/stream.h"
+
+#include "config/limits.h"
+#include "kernels/check.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct stream {
+    pthread_mutex_t lock; /* protects everything below */
+    int owners;
+    struct MHD_Connection
+        *suspended; /* borrows; NULL while the connection is not suspended by us */
+    bool detached;
+    int32_t *ids; /* owns [tokens_max] */
+    int32_t tokens_max, n_ids, taken;
+    int32_t reused;
+    bool started, ended;
+    enum end_reason reason;
+    bool gone, stopping, unstarted, wall, heartbeat;
+    int64_t heartbeat_ms, created_ms, spoke_ms;
+};
+
+int64_t clock_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+struct stream *stream_create(int32_t tokens_max, int64_t heartbeat_ms)
+{
+    ASSERT(tokens_max >= 1 && tokens_max <= ANSWER_TOKENS_MAX);
+    struct stream *s = calloc(1, sizeof *s);
+    ASSERT(s != NULL);
+    s->ids = malloc((size_t)tokens_max * sizeof *s->ids);
+    ASSERT(s->ids != NULL);
+    ASSERT(pthread_mutex_init(&s->lock, NULL) == 0);
+    s->owners = 1;
+    s->tokens_max = tokens_max;
+    s->heartbeat_ms = heartbeat_ms;
+    s->created_ms = s->spoke_ms = clock_ms();
+    return s;
+}
+
+void stream_retain(struct stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->owners++;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void stream_release(struct stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool last = --s->owners == 0;
+    pthread_mutex_unlock(&s->lock);
+    if (!last)
+        return;
+    pthread_mutex_destroy(&s->lock);
+    free(s->ids);
+    free(s);
+}
+
+/* Resuming under the lock: with it held the connection can neither finish nor suspend again. */
+static void wake(struct stream *s)
+{
+    if (s->suspended != NULL)
+        MHD_resume_connection(s->suspended);
+    s->suspended = NULL;
+}
+
+void stream_on_event(void *user, const struct engine_event *event)
+{
+    struct stream *s = user;
+    bool end = event->kind == EVENT_END;
+    pthread_mutex_lock(&s->lock);
+    ASSERT(!s->ended);
+    if (event->kind == EVENT_PREFILL) {
+        s->started = true;
+        s->reused = event->reused;
+    } else if (end) {
+        s->ended = true;
+        s->reason = event->reason;
+        wake(s);
+    } else {
+        ASSERT(s->n_ids < s->tokens_max);
+        s->ids[s->n_ids++] = event->id;
+        wake(s);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (end)
+        stream_release(s);
+}
+
+static enum stream_news take(struct stream *s, struct stream_item *out)
+{
+    if (s->gone)
+        return STREAM_GONE;
+    if (s->stopping)
+        return STREAM_STOPPING;
+    if (s->unstarted)
+        return STREAM_UNSTARTED;
+    if (s->wall)
+        return STREAM_WALL;
+    if (s->taken < s->n_ids) {
+        out->id = s->ids[s->taken++];
+        return STREAM_TOKEN;
+    }
+    if (s->ended) {
+        out->reason = s->reason;
+        return STREAM_END;
+    }
+    return s->heartbeat ? STREAM_HEARTBEAT : STREAM_NOTHING;
+}
+
+enum stream_news stream_next(struct stream *s, struct MHD_Connection *connection,
+                             struct stream_item *out)
+{
+    pthread_mutex_lock(&s->lock);
+    enum stream_news news = take(s, out);
+    if (news != STREAM_NOTHING) {
+        s->heartbeat = false;
+        s->spoke_ms = clock_ms();
+    } else if (connection != NULL) {
+        ASSERT(!s->detached);
+        s->suspended = connection;
+        MHD_suspend_connection(connection);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return news;
+}
+
+void stream_detach(struct stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->suspended = NULL;
+    s->detached = true;
+    pthread_mutex_unlock(&s->lock);
+}
+
+int32_t stream_reused(struct stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    int32_t reused = s->reused;
+    pthread_mutex_unlock(&s->lock);
+    return reused;
+}
+
+void stream_tick(struct stream *s, int64_t now_ms)
+{
+    pthread_mutex_lock(&s->lock);
+    s->unstarted = s->unstarted || (!s->started && now_ms - s->created_ms > QUEUE_WAIT_MS_MAX);
+    s->wall = s->wall || now_ms - s->created_ms > ANSWER_MS_MAX;
+    s->heartbeat = s->heartbeat || now_ms - s->spoke_ms >= s->heartbeat_ms;
+    if (s->unstarted || s->wall || s->heartbeat)
+        wake(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void stream_hang_up(struct stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->gone = true;
+    wake(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void stream_stop(struct stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    wake(s);
+    pthread_mutex_unlock(&s->lock);
+}
