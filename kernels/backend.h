@@ -1,0 +1,281 @@
+/*
+ * What a machine that computes the network must be able to do: one struct of operations, named by
+ * the stages of the model, each taking one struct of plain numbers and pointers.
+ *
+ * engine/model/forward.c is written once over this struct.  Pointers named "device" belong to the
+ * backend and are never dereferenced by the caller (pointer arithmetic on rows is allowed);
+ * activations are float32 rows, contiguous, in the shape given beside each field.  Every backend
+ * implements every operation; there are no capabilities to ask for.  A broken shape aborts.
+ *
+ * Numerics are values in the params (`enum round`), never a mode of the backend.
+ *
+ * Promise of every operation: the result of one token (or block) depends on that token's inputs
+ * alone, bit for bit: not on its neighbours, not on how many there are, not on threads.
+ *
+ * Formulas: model.md section 2; the numbers in brackets are its equations.
+ * @thread  one caller at a time for the whole backend.
+ */
+#ifndef V4BOX_KERNELS_BACKEND_H
+#define V4BOX_KERNELS_BACKEND_H
+
+#include "config/model.h"
+#include "kernels/tensor.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* How a value is rounded where it would be stored. */
+enum round {
+    ROUND_NONE,
+    ROUND_BF16,    /* nearest even */
+    ROUND_FP8_128, /* P2: e4m3, one power-of-two scale for 128 values */
+    ROUND_FP8_64,  /* P6: the same for 64 values */
+    ROUND_FP4_32,  /* P5: e2m1, one power-of-two scale for 32 values */
+};
+
+/* Cosine and sine interleaved, for one position: [ROPE_HEAD_DIM / 2][2]. */
+#define ROPE_ROW ROPE_HEAD_DIM
+
+/* The most matrices that share one input: kappa, gamma twice, and the index weights. */
+#define LINEAR_OUTS_MAX 5
+
+struct embed_params {
+    struct tensor table; /* [vocab, hidden] */
+    const int32_t *ids;  /* device [n] */
+    int32_t n, copies;   /* copies: HC_MULT for the streams, 1 for a plain row */
+    float *out;          /* device [n, copies, hidden] */
+};
+
+/* Hyper-connection in front of a sub-layer (2.2): mixes, Sinkhorn, weighted sum of the streams. */
+struct hc_pre_params {
+    struct tensor fn, base, scale; /* F32 [HC_MIX, HC_MULT * hidden], [HC_MIX], [3] */
+    const float *streams;          /* device [n, HC_MULT, hidden] */
+    int32_t n, hidden;
+    enum round round; /* of out */
+    float *out;       /* device [n, hidden] */
+    float *post;      /* device [n, HC_MULT] */
+    float *comb;      /* device [n, HC_MULT, HC_MULT], first index is the source stream */
+};
+
+/* streams_out[k] = post[k] * y + sum_j comb[j][k] * streams[j] */
+struct hc_post_params {
+    const float *y;       /* device [n, hidden] */
+    const float *streams; /* device [n, HC_MULT, hidden] */
+    const float *post, *comb;
+    int32_t n, hidden;
+    enum round round;
+    float *streams_out; /* device [n, HC_MULT, hidden]; not the same memory as streams */
+};
+
+/* (23) */
+struct hc_head_params {
+    struct tensor fn, base, scale; /* F32 [HC_MULT, HC_MULT * hidden], [HC_MULT], [1] */
+    const float *streams;          /* device [n, HC_MULT, hidden] */
+    int32_t n, hidden;
+    enum round round;
+    float *out; /* device [n, hidden] */
+};
+
+/* P1 */
+struct rms_norm_params {
+    struct tensor weight; /* BF16 [width] */
+    const float *x;       /* device [n, width] */
+    int32_t n, width;
+    enum round round;
+    float *out; /* device [n, width]; may be x */
+};
+
+/* y = x W^T for up to LINEAR_OUTS_MAX matrices over one input (P3, P4). */
+struct linear_params {
+    const float *x;       /* device [n, cols] */
+    int32_t n, cols;      /* cols: a multiple of 128 */
+    enum round round_in;  /* ROUND_NONE or ROUND_FP8_128, of x */
+    enum round round_out; /* ROUND_NONE or ROUND_BF16 */
+    int32_t n_outs;
+    struct {
+        struct tensor w; /* [rows, cols], any matrix store */
+        float *y;        /* device [n, rows] */
+    } outs[LINEAR_OUTS_MAX];
+};
+
+/* (11): groups of rows, each over its own slice of x. */
+struct grouped_params {
+    struct tensor w; /* FP8 [groups * rank, cols] */
+    const float *x;  /* device [n, groups, cols] */
+    int32_t n, groups, rank, cols;
+    enum round round_out;
+    float *y; /* device [n, groups, rank] */
+};
+
+/* P8: angles in double, stored as float. */
+struct rope_table_params {
+    double frequency[ROPE_HEAD_DIM / 2];
+    const int32_t *positions; /* device [n] */
+    int32_t n;
+    float *rows; /* device [n, ROPE_ROW] */
+};
+
+/* (5) (6): weightless RMS norm of each head, then rotation of its last ROPE_HEAD_DIM channels. */
+struct query_params {
+    float *q;          /* device [n, heads, HEAD_DIM], in place */
+    const float *rope; /* device [n, ROPE_ROW] */
+    int32_t n, heads;
+    enum round round;
+};
+
+/* (7): norm, rotation, rounding of the first 448 channels, and into the ring. */
+struct kv_store_params {
+    struct tensor weight; /* BF16 [HEAD_DIM] */
+    const float *kv;      /* device [n, HEAD_DIM] */
+    const float *rope;    /* device [n, ROPE_ROW] */
+    int32_t n, position;  /* of the first token */
+    enum round round, round_nope;
+    float *ring; /* device [ring_slots, HEAD_DIM]; position p lies in slot p mod ring_slots */
+    int32_t ring_slots;
+};
+
+/* Keeps (kappa, gamma + ape) of each token in rings, from which blocks are pooled later (2.9). */
+struct compressor_store_params {
+    struct tensor ape;          /* F32 [ratio, width] */
+    const float *kappa, *gamma; /* device [n, width] */
+    int32_t n, position, ratio, width;
+    float *kappa_ring, *gamma_ring; /* device [ring_slots, width] */
+    int32_t ring_slots;
+};
+
+/* (2.4): pools finished blocks, norms, rotates at the block's first token, rounds, appends. */
+struct compressor_pool_params {
+    struct tensor weight;                  /* BF16 [dim] */
+    const float *kappa_ring, *gamma_ring;  /* device [ring_slots, width] */
+    int32_t ring_slots, ratio, width, dim; /* width = 2 * dim when the blocks overlap */
+    int32_t block, n;                      /* first block and how many */
+    const float *rope;                     /* device [n, ROPE_ROW], of position ratio * block */
+    enum round round, round_nope, round_rotated; /* round_nope: main entries; rotated: index keys */
+    _Bool rotate;                                /* Hadamard over the dim (128) channels */
+    float *cache;                                /* device [blocks, dim] */
+};
+
+/* (13): rotation by position, Hadamard, rounding of the index queries. */
+struct index_query_params {
+    float *q;          /* device [n, heads, INDEX_HEAD_DIM], in place */
+    const float *rope; /* device [n, ROPE_ROW] */
+    int32_t n, heads;
+    enum round round, round_rotated;
+    _Bool rotate;
+};
+
+/* (14)-(16): scores over the visible blocks of one sequence, the best topk, lowest index on ties.
+ */
+struct index_select_params {
+    const float *q;       /* device [n, heads, INDEX_HEAD_DIM] */
+    const float *weights; /* device [n, heads], not yet scaled */
+    const float *keys;    /* device [blocks, INDEX_HEAD_DIM] */
+    int32_t n, position, heads, topk;
+    int32_t *selected;   /* device [n, topk], ascending */
+    int32_t *n_selected; /* device [n] */
+};
+
+/* (8)-(10): one key/value vector for all heads, window and compressed entries, sink, inverse rope.
+ */
+struct attention_params {
+    struct tensor sink;                   /* F32 [heads] */
+    const float *q;                       /* device [n, heads, HEAD_DIM] */
+    const float *ring;                    /* device [ring_slots, HEAD_DIM] */
+    const float *compressed;              /* device [blocks, HEAD_DIM]; NULL when ratio is 0 */
+    const int32_t *selected, *n_selected; /* device [n, topk], [n]; NULL: every visible block */
+    const float *rope;                    /* device [n, ROPE_ROW], of the queries */
+    int32_t n, position, heads, ring_slots, ratio, topk;
+    enum round round;
+    float *out; /* device [n, heads, HEAD_DIM] */
+};
+
+/* (17)-(19) */
+struct route_params {
+    struct tensor gate;     /* BF16 [experts, hidden] */
+    struct tensor bias;     /* F32 [experts]; data == NULL in hash layers */
+    struct tensor tid2eid;  /* I64 [vocab, top]; data == NULL in score layers */
+    const float *x;         /* device [n, hidden] */
+    const int32_t *ids;     /* device [n] */
+    int32_t n, hidden, top; /* experts a token */
+    double scaling;
+    int32_t *experts; /* device [n, top], ascending */
+    float *weights;   /* device [n, top] */
+};
+
+struct expert {
+    struct tensor w1, w2, w3; /* gate [inner, hidden], down [hidden, inner], up [inner, hidden] */
+};
+
+/* (20)-(22): routed experts, and behind them shared ones that every token takes with weight 1. */
+struct experts_params {
+    const struct expert *experts; /* [n_routed + n_shared], host memory */
+    int32_t n_routed, n_shared;
+    const float *x;        /* device [n, hidden] */
+    const int32_t *chosen; /* device [n, top] */
+    const float *weights;  /* device [n, top] */
+    int32_t n, hidden, inner, top;
+    double limit;                   /* of the clamp in front of SwiGLU */
+    enum round round_in, round_out; /* as in linear, for each of the three matrices */
+    float *out;                     /* device [n, hidden] */
+};
+
+/* (2.8): streams_out[m] = e + h[m] */
+struct mtp_join_params {
+    const float *e; /* device [n, hidden] */
+    const float *h; /* device [n, HC_MULT, hidden] */
+    int32_t n, hidden;
+    enum round round;
+    float *streams; /* device [n, HC_MULT, hidden] */
+};
+
+/* The most that any call will ask for; scratch memory is taken once, from these. */
+struct backend_limits {
+    int32_t tokens; /* rows of a step */
+    int32_t cols;   /* input width of the widest matrix */
+    int32_t groups; /* of the grouped output */
+    int32_t index_heads, topk;
+    int32_t inner, hidden, experts,
+        top; /* of the expert layer; experts, top with the shared ones */
+};
+
+struct backend; /* opaque to callers; each implementation has its own */
+
+struct backend_ops {
+    void (*destroy)(struct backend *b);
+    const char *(*variant)(const struct backend *b); /* "baseline", "avx2", "avx512" */
+
+    /* Zeroed device memory, reserved now and resident only where it was touched; NULL: refused. */
+    void *(*reserve)(struct backend *b, size_t bytes);
+    void (*release)(struct backend *b, void *memory, size_t bytes);
+    /* Back to zeros; the old content cannot be read any more. */
+    void (*clear)(struct backend *b, void *memory, size_t bytes);
+    void (*upload)(struct backend *b, void *device, const void *host, size_t bytes);
+    void (*download)(struct backend *b, void *host, const void *device, size_t bytes);
+    void (*copy)(struct backend *b, void *device_to, const void *device_from, size_t bytes);
+
+    void (*embed)(struct backend *b, const struct embed_params *p);
+    void (*hc_pre)(struct backend *b, const struct hc_pre_params *p);
+    void (*hc_post)(struct backend *b, const struct hc_post_params *p);
+    void (*hc_head)(struct backend *b, const struct hc_head_params *p);
+    void (*rms_norm)(struct backend *b, const struct rms_norm_params *p);
+    void (*linear)(struct backend *b, const struct linear_params *p);
+    void (*grouped)(struct backend *b, const struct grouped_params *p);
+    void (*rope_table)(struct backend *b, const struct rope_table_params *p);
+    void (*query)(struct backend *b, const struct query_params *p);
+    void (*kv_store)(struct backend *b, const struct kv_store_params *p);
+    void (*compressor_store)(struct backend *b, const struct compressor_store_params *p);
+    void (*compressor_pool)(struct backend *b, const struct compressor_pool_params *p);
+    void (*index_query)(struct backend *b, const struct index_query_params *p);
+    void (*index_select)(struct backend *b, const struct index_select_params *p);
+    void (*attention)(struct backend *b, const struct attention_params *p);
+    void (*route)(struct backend *b, const struct route_params *p);
+    void (*experts)(struct backend *b, const struct experts_params *p);
+    void (*mtp_join)(struct backend *b, const struct mtp_join_params *p);
+};
+
+/* Every implementation starts with this member. */
+struct backend {
+    const struct backend_ops *ops;
+};
+
+#endif

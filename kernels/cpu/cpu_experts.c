@@ -1,0 +1,245 @@
+/*
+ * The mixture of experts on the CPU (model.md 2.6).  Tokens are sorted by expert, so that one
+ * expert's weights are decoded once for all its tokens; sums go by expert number within a token.
+ */
+#include "kernels/cpu/cpu_ops.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- routing -------------------------------------------------------------------------------- */
+
+struct route_job {
+    const struct cpu_backend *b;
+    const struct route_params *p;
+};
+
+/* sqrt(log(1 + e^z)), stable on both sides */
+static double sqrt_softplus(double z)
+{
+    return sqrt(fmax(z, 0) + log1p(exp(-fabs(z))));
+}
+
+static void sort_ascending(int32_t *list, int32_t n)
+{
+    for (int32_t i = 1; i < n; i++) {
+        int32_t value = list[i], at = i;
+        for (; at > 0 && list[at - 1] > value; at--)
+            list[at] = list[at - 1];
+        list[at] = value;
+    }
+}
+
+/* The `top` experts of the highest score + bias, the lowest number first on ties. */
+static void choose_best(const double *score, const float *bias, int32_t n, int32_t top,
+                        int32_t *chosen)
+{
+    bool taken[EXPERTS_MAX] = {false};
+    for (int32_t i = 0; i < top; i++) {
+        int32_t best = -1;
+        for (int32_t e = 0; e < n; e++) {
+            if (!taken[e] && (best < 0 || score[e] + bias[e] > score[best] + bias[best]))
+                best = e;
+        }
+        taken[best] = true;
+        chosen[i] = best;
+    }
+}
+
+static void route_tokens(void *context, int thread, int32_t begin, int32_t end)
+{
+    (void)thread;
+    const struct route_job *job = context;
+    const struct route_params *p = job->p;
+    int32_t experts = p->gate.rows;
+    double score[EXPERTS_MAX];
+    for (int64_t t = begin; t < end; t++) {
+        int32_t *chosen = p->experts + t * p->top;
+        for (int32_t e = 0; e < experts; e++)
+            score[e] = sqrt_softplus(job->b->router[t * experts + e]);
+        if (p->tid2eid.data != NULL) {
+            ASSERT(p->ids[t] >= 0 && p->ids[t] < p->tid2eid.rows);
+            const char *row = (const char *)p->tid2eid.data + p->ids[t] * (int64_t)p->top * 8;
+            for (int32_t i = 0; i < p->top; i++) {
+                int64_t expert;
+                memcpy(&expert, row + i * 8, sizeof expert);
+                ASSERT(expert >= 0 && expert < experts); /* the loader checked the table */
+                chosen[i] = (int32_t)expert;
+            }
+        } else {
+            choose_best(score, p->bias.data, experts, p->top, chosen);
+        }
+        sort_ascending(chosen, p->top);
+        double sum = 0;
+        for (int32_t i = 0; i < p->top; i++)
+            sum += score[chosen[i]];
+        for (int32_t i = 0; i < p->top; i++)
+            p->weights[t * p->top + i] = (float)(score[chosen[i]] / sum * p->scaling);
+    }
+}
+
+void cpu_route(struct backend *base, const struct route_params *p)
+{
+    struct cpu_backend *b = (struct cpu_backend *)base;
+    ASSERT(p->gate.rows <= b->limits.experts && p->gate.rows <= EXPERTS_MAX);
+    ASSERT((p->bias.data == NULL) != (p->tid2eid.data == NULL) && p->top <= p->gate.rows);
+    for (int64_t t = 0; t < p->n; t++) {
+        b->x_rows[t] = p->x + t * p->hidden;
+        b->y_rows[t] = b->router + t * p->gate.rows;
+    }
+    struct cpu_product product = {p->gate, b->x_rows, b->y_rows, p->n, ROUND_NONE};
+    cpu_products_run(b, &product, 1);
+    struct route_job job = {b, p};
+    /* a transcendental function is worth about 50 multiply-adds */
+    pool_run(b->pool, route_tokens, &job, p->n, cpu_grain(b, p->n, (int64_t)100 * p->gate.rows));
+}
+
+/* ---- experts -------------------------------------------------------------------------------- */
+
+struct experts_job {
+    const struct cpu_backend *b;
+    const struct experts_params *p;
+    int32_t n_active;
+    int32_t blocks; /* row blocks of one expert's matrix */
+    int32_t width;  /* choices of a token, the shared experts included */
+};
+
+/* Fills entry_*: counting sort of (token, choice) by expert. */
+static void sort_by_expert(struct cpu_backend *b, struct experts_job *job)
+{
+    const struct experts_params *p = job->p;
+    int32_t experts = p->n_routed + p->n_shared, *at = b->entry_at;
+    memset(at, 0, ((size_t)experts + 1) * sizeof *at);
+    for (int64_t i = 0; i < (int64_t)p->n * p->top; i++) {
+        ASSERT(p->chosen[i] >= 0 && p->chosen[i] < p->n_routed);
+        at[p->chosen[i] + 1]++;
+    }
+    for (int32_t e = p->n_routed; e < experts; e++)
+        at[e + 1] = p->n;
+    job->n_active = 0;
+    for (int32_t e = 0; e < experts; e++) {
+        if (at[e + 1] > 0)
+            b->active[job->n_active++] = e;
+        at[e + 1] += at[e];
+    }
+    int32_t next[EXPERTS_MAX + 1];
+    ASSERT(experts <= EXPERTS_MAX + 1);
+    memcpy(next, at, (size_t)experts * sizeof *next);
+    for (int32_t t = 0; t < p->n; t++) {
+        for (int32_t i = 0; i < job->width; i++) {
+            bool routed = i < p->top;
+            int64_t choice = (int64_t)t * p->top + i;
+            int32_t expert = routed ? p->chosen[choice] : p->n_routed + i - p->top;
+            int32_t entry = next[expert]++;
+            b->entry_token[entry] = t;
+            b->entry_weight[entry] = routed ? p->weights[choice] : 1.0f;
+            b->entry_of[(int64_t)t * job->width + i] = entry;
+        }
+    }
+}
+
+/* Rows of w over all entries of an expert; `rows`: where entry i's input and output lie. */
+static void expert_rows(const struct experts_job *job, int thread, int32_t expert,
+                        const struct tensor *w, float *const *y, int32_t row0, int32_t row1)
+{
+    const struct cpu_backend *b = job->b;
+    int32_t first = b->entry_at[expert], n = b->entry_at[expert + 1] - first;
+    struct cpu_product product = {*w, b->x_rows + first, y + first, n, job->p->round_out};
+    cpu_product_rows(b, &product, thread, row0, row1);
+}
+
+/* Units are (active expert, row block) of w1 and w3 together; ends with h in gate. */
+static void inner_units(void *context, int thread, int32_t begin, int32_t end)
+{
+    const struct experts_job *job = context;
+    const struct experts_params *p = job->p;
+    const struct cpu_backend *b = job->b;
+    int64_t entries = (int64_t)b->limits.tokens * b->limits.top;
+    for (int32_t unit = begin; unit < end; unit++) {
+        int32_t expert = b->active[unit / job->blocks];
+        int32_t row = unit % job->blocks * ROW_BLOCK;
+        expert_rows(job, thread, expert, &p->experts[expert].w1, b->y_rows, row, row + ROW_BLOCK);
+        expert_rows(job, thread, expert, &p->experts[expert].w3, b->y_rows + entries, row,
+                    row + ROW_BLOCK);
+        for (int64_t i = b->entry_at[expert]; i < b->entry_at[expert + 1]; i++) {
+            float *h = b->gate + i * p->inner + row;
+            b->v->swiglu(h, b->up + i * p->inner + row, (float)p->limit, b->entry_weight[i],
+                         ROW_BLOCK, h);
+            b->v->round(p->round_out, h, ROW_BLOCK, h);
+        }
+    }
+}
+
+static void round_entries(void *context, int thread, int32_t begin, int32_t end)
+{
+    (void)thread;
+    const struct experts_job *job = context;
+    for (int64_t i = begin; i < end; i++) {
+        float *h = job->b->gate + i * job->p->inner;
+        job->b->v->round(job->p->round_in, h, job->p->inner, h);
+    }
+}
+
+static void down_units(void *context, int thread, int32_t begin, int32_t end)
+{
+    const struct experts_job *job = context;
+    for (int32_t unit = begin; unit < end; unit++) {
+        int32_t expert = job->b->active[unit / job->blocks];
+        int32_t row = unit % job->blocks * ROW_BLOCK;
+        expert_rows(job, thread, expert, &job->p->experts[expert].w2, job->b->y_rows, row,
+                    row + ROW_BLOCK);
+    }
+}
+
+static void sum_tokens(void *context, int thread, int32_t begin, int32_t end)
+{
+    (void)thread;
+    const struct experts_job *job = context;
+    const struct experts_params *p = job->p;
+    const float *rows[TOP_EXPERTS_MAX + 1], *ones;
+    float one[TOP_EXPERTS_MAX + 1];
+    for (int i = 0; i <= TOP_EXPERTS_MAX; i++)
+        one[i] = 1.0f;
+    ones = one;
+    for (int64_t t = begin; t < end; t++) {
+        float *out = p->out + t * p->hidden;
+        for (int32_t i = 0; i < job->width; i++)
+            rows[i] = job->b->down + (int64_t)job->b->entry_of[t * job->width + i] * p->hidden;
+        job->b->v->weighted_rows(rows, job->width, &ones, 1, p->hidden, &out);
+        job->b->v->round(p->round_out, out, p->hidden, out);
+    }
+}
+
+void cpu_experts(struct backend *base, const struct experts_params *p)
+{
+    struct cpu_backend *b = (struct cpu_backend *)base;
+    struct experts_job job = {.b = b, .p = p, .width = p->top + p->n_shared};
+    ASSERT(job.width <= b->limits.top && job.width <= TOP_EXPERTS_MAX + 1);
+    ASSERT(p->n <= b->limits.tokens && p->inner <= b->limits.inner);
+    ASSERT(p->inner % ROW_BLOCK == 0 && p->hidden % ROW_BLOCK == 0);
+    int32_t n = p->n * job.width;
+    int64_t entries = (int64_t)b->limits.tokens * b->limits.top;
+    sort_by_expert(b, &job);
+
+    const float *x = cpu_rounded(b, p->round_in, p->x, p->n, p->hidden);
+    for (int64_t i = 0; i < n; i++) {
+        b->x_rows[i] = x + (int64_t)b->entry_token[i] * p->hidden;
+        b->y_rows[i] = b->gate + i * p->inner;
+        b->y_rows[entries + i] = b->up + i * p->inner;
+    }
+    int64_t tokens = n / job.n_active + 1; /* of an average expert */
+    int64_t work = ROW_BLOCK * tokens;
+    job.blocks = p->inner / ROW_BLOCK;
+    int32_t units = job.n_active * job.blocks;
+    pool_run(b->pool, inner_units, &job, units, cpu_grain(b, units, 2 * work * p->hidden));
+
+    pool_run(b->pool, round_entries, &job, n, cpu_grain(b, n, 2 * (int64_t)p->inner));
+    for (int64_t i = 0; i < n; i++) {
+        b->x_rows[i] = b->gate + i * p->inner;
+        b->y_rows[i] = b->down + i * p->hidden;
+    }
+    job.blocks = p->hidden / ROW_BLOCK;
+    units = job.n_active * job.blocks;
+    pool_run(b->pool, down_units, &job, units, cpu_grain(b, units, work * p->inner));
+    pool_run(b->pool, sum_tokens, &job, p->n, cpu_grain(b, p->n, (int64_t)job.width * p->hidden));
+}

@@ -1,0 +1,193 @@
+/*
+ * Hyper-connections on the CPU (model.md 2.2, 2.7) and the joint in front of a draft block (2.8).
+ * The mixes are a float32 product; everything after it, twenty Sinkhorn rounds, is in double.
+ */
+#include "kernels/cpu/cpu_ops.h"
+
+#include <math.h>
+
+static double sigmoid(double z)
+{
+    return 1.0 / (1.0 + exp(-z));
+}
+
+/* mixes = fn . flat, times the RMS factor of the flattened streams; F32 rows need no slab. */
+static void mixes_of(const struct cpu_vector *v, const struct tensor *fn, const float *streams,
+                     double *mixes)
+{
+    float dots[HC_MIX];
+    float *y = dots;
+    struct matmul m = {*fn, &streams, &y, 1};
+    v->matmul(&m, 0, fn->rows, NULL);
+    double factor = 1.0 / sqrt(v->square_sum(streams, fn->cols) / fn->cols + RMS_NORM_EPS);
+    for (int i = 0; i < fn->rows; i++)
+        mixes[i] = dots[i] * factor;
+}
+
+static void normalise_rows(double k[HC_MULT][HC_MULT])
+{
+    for (int j = 0; j < HC_MULT; j++) {
+        double sum = HC_EPS;
+        for (int i = 0; i < HC_MULT; i++)
+            sum += k[j][i];
+        for (int i = 0; i < HC_MULT; i++)
+            k[j][i] /= sum;
+    }
+}
+
+static void normalise_columns(double k[HC_MULT][HC_MULT])
+{
+    for (int i = 0; i < HC_MULT; i++) {
+        double sum = HC_EPS;
+        for (int j = 0; j < HC_MULT; j++)
+            sum += k[j][i];
+        for (int j = 0; j < HC_MULT; j++)
+            k[j][i] /= sum;
+    }
+}
+
+/* From logits to a matrix whose columns sum to one; ends on a column normalisation. */
+static void sinkhorn(double k[HC_MULT][HC_MULT])
+{
+    for (int j = 0; j < HC_MULT; j++) {
+        double most = k[j][0], sum = 0;
+        for (int i = 1; i < HC_MULT; i++)
+            most = fmax(most, k[j][i]);
+        for (int i = 0; i < HC_MULT; i++)
+            sum += k[j][i] = exp(k[j][i] - most);
+        for (int i = 0; i < HC_MULT; i++)
+            k[j][i] = k[j][i] / sum + HC_EPS;
+    }
+    normalise_columns(k);
+    for (int round = 1; round < HC_SINKHORN; round++) {
+        normalise_rows(k);
+        normalise_columns(k);
+    }
+}
+
+/* out = sum over streams of pre[j] * streams[j] */
+static void mix_down(const struct cpu_vector *v, const float *streams, const float *pre,
+                     int32_t hidden, enum round round, float *out)
+{
+    const float *rows[HC_MULT];
+    for (int64_t j = 0; j < HC_MULT; j++)
+        rows[j] = streams + j * hidden;
+    v->weighted_rows(rows, HC_MULT, &pre, 1, hidden, &out);
+    v->round(round, out, hidden, out);
+}
+
+struct streams_job {
+    const struct cpu_backend *b;
+    const void *p;
+};
+
+static void pre_tokens(void *context, int thread, int32_t begin, int32_t end)
+{
+    (void)thread;
+    const struct cpu_vector *v = ((const struct streams_job *)context)->b->v;
+    const struct hc_pre_params *p = ((const struct streams_job *)context)->p;
+    const float *scale = p->scale.data, *bias = p->base.data;
+    for (int64_t t = begin; t < end; t++) {
+        const float *streams = p->streams + t * HC_MULT * p->hidden;
+        float pre[HC_MULT], *post = p->post + t * HC_MULT, *comb = p->comb + t * HC_MULT * HC_MULT;
+        double mixes[HC_MIX], k[HC_MULT][HC_MULT];
+        mixes_of(v, &p->fn, streams, mixes);
+        for (int j = 0; j < HC_MULT; j++) {
+            pre[j] = (float)(sigmoid(mixes[j] * scale[0] + bias[j]) + HC_EPS);
+            int at = HC_MULT + j;
+            post[j] = (float)(2 * sigmoid(mixes[at] * scale[1] + bias[at]));
+            for (int i = 0; i < HC_MULT; i++) {
+                at = 2 * HC_MULT + j * HC_MULT + i;
+                k[j][i] = mixes[at] * scale[2] + bias[at];
+            }
+        }
+        sinkhorn(k);
+        for (int j = 0; j < HC_MULT; j++) {
+            for (int i = 0; i < HC_MULT; i++)
+                comb[j * HC_MULT + i] = (float)k[j][i];
+        }
+        mix_down(v, streams, pre, p->hidden, p->round, p->out + t * p->hidden);
+    }
+}
+
+void cpu_hc_pre(struct backend *base, const struct hc_pre_params *p)
+{
+    struct cpu_backend *b = (struct cpu_backend *)base;
+    ASSERT(p->fn.store == STORE_F32 && p->fn.rows == HC_MIX && p->fn.cols == HC_MULT * p->hidden);
+    struct streams_job job = {b, p};
+    int64_t work = (int64_t)(HC_MIX + 1) * HC_MULT * p->hidden;
+    pool_run(b->pool, pre_tokens, &job, p->n, cpu_grain(b, p->n, work));
+}
+
+static void post_tokens(void *context, int thread, int32_t begin, int32_t end)
+{
+    (void)thread;
+    const struct cpu_vector *v = ((const struct streams_job *)context)->b->v;
+    const struct hc_post_params *p = ((const struct streams_job *)context)->p;
+    for (int64_t t = begin; t < end; t++) {
+        const float *post = p->post + t * HC_MULT, *comb = p->comb + t * HC_MULT * HC_MULT;
+        const float *rows[HC_MULT + 1], *weights[HC_MULT];
+        float weight[HC_MULT][HC_MULT + 1], *outs[HC_MULT];
+        rows[0] = p->y + t * p->hidden;
+        for (int64_t k = 0; k < HC_MULT; k++) {
+            rows[1 + k] = p->streams + (t * HC_MULT + k) * p->hidden;
+            outs[k] = p->streams_out + (t * HC_MULT + k) * p->hidden;
+            weight[k][0] = post[k];
+            for (int j = 0; j < HC_MULT; j++)
+                weight[k][1 + j] = comb[j * HC_MULT + k];
+            weights[k] = weight[k];
+        }
+        v->weighted_rows(rows, HC_MULT + 1, weights, HC_MULT, p->hidden, outs);
+        v->round(p->round, outs[0], HC_MULT * p->hidden, outs[0]);
+    }
+}
+
+void cpu_hc_post(struct backend *base, const struct hc_post_params *p)
+{
+    struct cpu_backend *b = (struct cpu_backend *)base;
+    static_assert(HC_MULT <= WEIGHTED_HEADS, "all streams in one call");
+    ASSERT(p->streams != p->streams_out);
+    struct streams_job job = {b, p};
+    int64_t work = (int64_t)(HC_MULT + 1) * HC_MULT * p->hidden;
+    pool_run(b->pool, post_tokens, &job, p->n, cpu_grain(b, p->n, work));
+}
+
+static void head_tokens(void *context, int thread, int32_t begin, int32_t end)
+{
+    (void)thread;
+    const struct cpu_vector *v = ((const struct streams_job *)context)->b->v;
+    const struct hc_head_params *p = ((const struct streams_job *)context)->p;
+    const float *scale = p->scale.data, *bias = p->base.data;
+    for (int64_t t = begin; t < end; t++) {
+        const float *streams = p->streams + t * HC_MULT * p->hidden;
+        double mixes[HC_MIX];
+        float pre[HC_MULT];
+        mixes_of(v, &p->fn, streams, mixes);
+        for (int j = 0; j < HC_MULT; j++)
+            pre[j] = (float)(sigmoid(mixes[j] * scale[0] + bias[j]) + HC_EPS);
+        mix_down(v, streams, pre, p->hidden, p->round, p->out + t * p->hidden);
+    }
+}
+
+void cpu_hc_head(struct backend *base, const struct hc_head_params *p)
+{
+    struct cpu_backend *b = (struct cpu_backend *)base;
+    ASSERT(p->fn.store == STORE_F32 && p->fn.rows == HC_MULT && p->fn.cols == HC_MULT * p->hidden);
+    struct streams_job job = {b, p};
+    int64_t work = (int64_t)(HC_MULT + 1) * HC_MULT * p->hidden;
+    pool_run(b->pool, head_tokens, &job, p->n, cpu_grain(b, p->n, work));
+}
+
+void cpu_mtp_join(struct backend *base, const struct mtp_join_params *p)
+{
+    struct cpu_backend *b = (struct cpu_backend *)base;
+    for (int64_t t = 0; t < p->n; t++) {
+        const float *e = p->e + t * p->hidden;
+        for (int64_t m = 0; m < HC_MULT; m++) {
+            int64_t at = (t * HC_MULT + m) * p->hidden;
+            for (int32_t c = 0; c < p->hidden; c++)
+                p->streams[at + c] = e[c] + p->h[at + c];
+            b->v->round(p->round, p->streams + at, p->hidden, p->streams + at);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+/*
+ * The loops of the CPU backend that are worth compiling once for each instruction set: a table of
+ * functions, one table a variant (vector_baseline.c, vector_avx2.c, vector_avx512.c; one body in
+ * vector_body.inc).  Knows rows of floats and stored weights; knows nothing of the network.
+ *
+ * Every output element is summed in an order that depends on its own inputs' length only, so the
+ * results do not change with the shape of the call.  Variants differ from each other in the last
+ * bits.
+ */
+#ifndef V4BOX_KERNELS_CPU_VECTOR_H
+#define V4BOX_KERNELS_CPU_VECTOR_H
+
+#include "kernels/backend.h"
+
+#include <stdint.h>
+
+/* Rows decoded together; threads split matrices at multiples of it. */
+#define ROW_BLOCK 16
+/* Output rows of one call of weighted_rows. */
+#define WEIGHTED_HEADS 4
+
+/* y[t][row] = sum over k of w[row][k] * x[t][k] */
+struct matmul {
+    struct tensor w;       /* cols a multiple of 32 */
+    const float *const *x; /* [n] rows of cols */
+    float *const *y;       /* [n]; element `row` is written for row in the range asked for */
+    int32_t n;
+};
+
+struct cpu_vector {
+    const char *name;
+
+    /* Rows row0..row1-1; row0 a multiple of ROW_BLOCK.  slab: scratch [ROW_BLOCK, cols]. */
+    void (*matmul)(const struct matmul *m, int32_t row0, int32_t row1, float *slab);
+
+    /* y[t][i] = sum over k of rows[i][k] * x[t][k]; cols a multiple of 32 */
+    void (*dots)(const float *const *rows, int32_t n_rows, const float *const *x, int32_t n,
+                 int32_t cols, float *const *y);
+
+    /* out[h][c] = sum over i of p[h][i] * rows[i][c], in order of i, for h < heads <=
+     * WEIGHTED_HEADS; width a multiple of 64 */
+    void (*weighted_rows)(const float *const *rows, int32_t n_rows, const float *const *p,
+                          int32_t heads, int32_t width, float *const *out);
+
+    /* x[i] = exp(x[i] * scale - maximum), maximum = max(floor, all x[i] * scale), returned with the
+     * sum of the results; x has room up to a multiple of 16, which is overwritten. */
+    void (*softmax)(float *x, int32_t n, float scale, float floor, float *maximum, float *sum);
+
+    /* out[c] = sum over i of softmax_i(gamma[i][c]) * kappa[i][c]; width a multiple of 16 */
+    void (*pool)(const float *const *kappa, const float *const *gamma, int32_t n, int32_t width,
+                 float *out);
+
+    /* Sum of squares in double; n a multiple of 16 */
+    double (*square_sum)(const float *x, int32_t n);
+
+    /* out = x * factor * weight[c]; weight BF16 [n], n a multiple of 16 */
+    void (*scale_norm)(const float *x, const uint16_t *weight, float factor, int32_t n, float *out);
+
+    /* out = silu(min(gate, limit)) * clamp(up, -limit, limit) * weight; n a multiple of 16 */
+    void (*swiglu)(const float *gate, const float *up, float limit, float weight, int32_t n,
+                   float *out);
+
+    /* score[i] += weight * max(x[i], 0) in double; n a multiple of 16 */
+    void (*relu_add)(double *score, const float *x, double weight, int32_t n);
+
+    /* Rounds as P2, P5, P6 say; n a multiple of the group (any n for BF16).  out may be x. */
+    void (*round)(enum round round, const float *x, int32_t n, float *out);
+
+    /* Orthonormal Walsh-Hadamard transform of INDEX_HEAD_DIM values in place (P7) */
+    void (*hadamard)(float *x);
+};
+
+extern const struct cpu_vector CPU_VECTOR_BASELINE, CPU_VECTOR_AVX2, CPU_VECTOR_AVX512;
+
+/* Values of stored bytes with their block scale in: [scale byte][code].  e4m3 codes 0x7f and 0xff
+ * (NaN) read as +-480 in every variant; the checkpoint loader refuses them. */
+extern float CPU_E4M3[256][256];
+extern float CPU_E2M1[256][16];
+extern float CPU_E8M0[256];
+
+/** Fills the tables above; call once before any vector function. */
+void cpu_tables_fill(void);
+
+#endif
