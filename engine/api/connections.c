@@ -2,6 +2,7 @@
 #include "engine/api/connections.h"
 
 #include "config/limits.h"
+#include "engine/base/thread.h"
 #include "kernels/check.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -122,14 +122,12 @@ enum status connections_create(struct connections **out, struct error *err)
         c->lingering[i].fd = -1;
     ASSERT(pthread_mutex_init(&c->lock, NULL) == 0);
     ASSERT(pthread_cond_init(&c->changed, NULL) == 0);
-    int code = pthread_create(&c->thread, NULL, watch, c);
-    if (code != 0) {
+    enum status status = thread_start(&c->thread, "connections", watch, c, err);
+    if (status == OK)
+        *out = c;
+    else
         free(c);
-        return error_set(err, ERR_IO, "cannot start the thread that watches connections: %s",
-                         strerror(code));
-    }
-    *out = c;
-    return OK;
+    return status;
 }
 
 void connections_destroy(struct connections *c)

@@ -1,0 +1,228 @@
+/*
+ * `engine serve`: opens everything in order, serves until SIGTERM or SIGINT, and closes in reverse
+ * order.  Knows what belongs together, nothing of how it works.
+ */
+#include "engine/admin/admin.h"
+#include "engine/api/api.h"
+#include "engine/api/listen.h"
+#include "engine/base/log.h"
+#include "engine/commands.h"
+#include "engine/model/model.h"
+
+#include "config/limits.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define PATH_BYTES 4096 /* PATH_MAX of Linux */
+
+struct flags {
+    const char *model, *listen, *keys, *admin; /* borrow from argv */
+    const char *isa, *numerics;
+    int threads, context, sessions;
+    const char *names[HTTP_NAMES_MAX];
+    int n_names;
+};
+
+/* What runs; half-open while it is opened or closed. */
+struct box {
+    struct engine *engine;       /* owns; and through it the model */
+    struct tokenizer *tokenizer; /* owns */
+    struct keys *keys;           /* owns */
+    struct listener listener;    /* owns the path; the fd goes to `http` */
+    struct api api;
+    struct http_server *http; /* owns */
+    struct admin *admin;      /* owns; NULL without --admin */
+    struct admin_scope scope; /* borrows all of the above */
+};
+
+/* ---- flags
+ * ------------------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *name;
+    size_t offset; /* of the member of struct flags */
+    int max;       /* 0: a text; else a number from 1 to max */
+} FLAGS[] = {
+    {"--model", offsetof(struct flags, model), 0},
+    {"--listen", offsetof(struct flags, listen), 0},
+    {"--keys", offsetof(struct flags, keys), 0},
+    {"--admin", offsetof(struct flags, admin), 0},
+    {"--isa", offsetof(struct flags, isa), 0},
+    {"--numerics", offsetof(struct flags, numerics), 0},
+    {"--threads", offsetof(struct flags, threads), CPU_THREADS_MAX},
+    {"--context", offsetof(struct flags, context), POSITIONS_MAX},
+    {"--sessions", offsetof(struct flags, sessions), SESSIONS_MAX},
+};
+
+static enum status take_flag(struct flags *out, const char *name, const char *value,
+                             struct error *err)
+{
+    if (strcmp(name, "--host") == 0) {
+        if (out->n_names == HTTP_NAMES_MAX)
+            return error_set(err, ERR_USAGE, "--host: at most %d", HTTP_NAMES_MAX);
+        out->names[out->n_names++] = value;
+        return OK;
+    }
+    for (size_t i = 0; i < sizeof FLAGS / sizeof FLAGS[0]; i++) {
+        char *member = (char *)out + FLAGS[i].offset, *end;
+        if (strcmp(FLAGS[i].name, name) != 0)
+            continue;
+        if (FLAGS[i].max == 0) {
+            *(const char **)member = value;
+            return OK;
+        }
+        long number = strtol(value, &end, 10);
+        if (*value == '\0' || *end != '\0' || number < 1 || number > FLAGS[i].max)
+            return error_set(err, ERR_USAGE, "%s: want a number from 1 to %d", name, FLAGS[i].max);
+        *(int *)member = (int)number;
+        return OK;
+    }
+    return error_set(err, ERR_USAGE, "unknown flag '%.32s'", name);
+}
+
+static enum status parse_flags(int argc, char **argv, struct flags *out, struct error *err)
+{
+    *out = (struct flags){.isa = "auto",
+                          .numerics = "official",
+                          .context = CONTEXT_DEFAULT,
+                          .sessions = SESSIONS_DEFAULT};
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 == argc)
+            return error_set(err, ERR_USAGE, "'%.32s': a value is missing", argv[i]);
+        enum status status = take_flag(out, argv[i], argv[i + 1], err);
+        if (status != OK)
+            return status;
+    }
+    if (out->model == NULL || out->listen == NULL || out->keys == NULL)
+        return error_set(err, ERR_USAGE, "--model, --listen and --keys are needed");
+    return OK;
+}
+
+/* ---- opening and closing
+ * ---------------------------------------------------------------------------- */
+
+static enum status open_engine(struct box *box, const struct flags *flags, struct error *err)
+{
+    struct model_options options = {.threads = flags->threads};
+    if (!isa_parse(flags->isa, &options.isa))
+        return error_set(err, ERR_USAGE, "--isa: want auto, baseline, avx2 or avx512");
+    if (!numerics_parse(flags->numerics, &options.numerics))
+        return error_set(err, ERR_USAGE, "--numerics: want exact or official");
+    struct model *model;
+    enum status status = model_open(flags->model, &options, &model, err);
+    if (status != OK)
+        return status;
+    box->scope.isa = model_isa_name(model); /* a constant */
+    box->scope.numerics = numerics_name(options.numerics);
+    return engine_create(model,
+                         &(struct engine_options){.sessions_max = flags->sessions,
+                                                  .context_max = flags->context,
+                                                  .queue_max = QUEUE_DEFAULT},
+                         &box->engine, err);
+}
+
+static enum status open_text(struct box *box, const struct flags *flags, struct error *err)
+{
+    char path[PATH_BYTES];
+    int n = snprintf(path, sizeof path, "%s/tokenizer.json", flags->model);
+    if (n >= (int)sizeof path)
+        return error_set(err, ERR_USAGE, "--model: the path is too long");
+    enum status status = tokenizer_open(path, &box->tokenizer, err);
+    if (status != OK)
+        return status;
+    /* Ids beyond the embedding must not exist. */
+    int32_t rows = engine_model_config(box->engine)->vocab_size;
+    if (tokenizer_vocab_size(box->tokenizer) > rows)
+        return error_set(err, ERR_INPUT, "%s: %d entries, but the model knows %d", path,
+                         tokenizer_vocab_size(box->tokenizer), rows);
+    return api_init(&box->api, box->engine, box->tokenizer, box->scope.numerics, box->scope.isa,
+                    err);
+}
+
+static enum status open_http(struct box *box, const struct flags *flags, struct error *err)
+{
+    enum status status = listener_open(flags->listen, &box->listener, err);
+    if (status != OK)
+        return status;
+    struct http_options options = {.take_listen_fd = box->listener.fd,
+                                   .keys = box->keys,
+                                   .names = flags->names,
+                                   .n_names = flags->n_names,
+                                   .body_bytes_max = api_body_bytes_max(&box->api),
+                                   .profile = box->scope.numerics,
+                                   .user = &box->api};
+    options.routes = api_routes(&options.n_routes);
+    box->listener.fd = -1;
+    return http_start(&options, &box->http, err);
+}
+
+static enum status open_box(struct box *box, const struct flags *flags, struct error *err)
+{
+    enum status status = open_engine(box, flags, err);
+    if (status == OK)
+        status = open_text(box, flags, err);
+    if (status == OK)
+        status = keys_open(flags->keys, &box->keys, err);
+    if (status == OK)
+        status = open_http(box, flags, err);
+    if (status != OK || flags->admin == NULL)
+        return status;
+    box->scope.engine = box->engine;
+    box->scope.keys = box->keys;
+    box->scope.model = box->api.model;
+    box->scope.listening = box->listener.text;
+    return admin_start(flags->admin, &box->scope, &box->admin, err);
+}
+
+static void close_box(struct box *box)
+{
+    admin_stop(box->admin);
+    http_stop(box->http);
+    listener_close(&box->listener);
+    keys_close(box->keys);
+    engine_destroy(box->engine);
+    tokenizer_close(box->tokenizer);
+}
+
+/* ---- the command
+ * ------------------------------------------------------------------------------------ */
+
+/* Before any thread starts, so that all of them leave these signals to sigwait. */
+static void prepare_process(sigset_t *stop_signals)
+{
+    sigemptyset(stop_signals);
+    sigaddset(stop_signals, SIGTERM);
+    sigaddset(stop_signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, stop_signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    /* A core file would hold what people said. */
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+}
+
+int cmd_serve(int argc, char **argv)
+{
+    struct flags flags;
+    struct error err = {0};
+    struct box box = {.listener = {.fd = -1}};
+    sigset_t stop_signals;
+    int signal_number = 0;
+    prepare_process(&stop_signals);
+    enum status status = parse_flags(argc, argv, &flags, &err);
+    if (status == OK)
+        status = open_box(&box, &flags, &err);
+    if (status == OK) {
+        printf("listening on %s\n", box.listener.text);
+        fflush(stdout);
+        sigwait(&stop_signals, &signal_number);
+        log_line(LOG_LEVEL_INFO, "api", "signal %d: going down", signal_number);
+    } else {
+        fprintf(stderr, "engine serve: %s\n", err.text);
+    }
+    close_box(&box);
+    return status_exit_code(status);
+}
