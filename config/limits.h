@@ -10,7 +10,7 @@
 /* ---- JSON ------------------------------------------------------------------------------------ */
 /* api.md 1.1; no client measured sends more than 20 */
 #define JSON_DEPTH_MAX 64
-/* Bounds the tree: a value takes at most 250 bytes beside its text.  The V4 tokenizer.json has
+/* Bounds the tree: a value takes at most 300 bytes beside its text.  The V4 tokenizer.json has
  * 0.4 M, the header of a full checkpoint 0.6 M, a million messages 3 M. */
 #define JSON_VALUES_MAX (4 << 20)
 
