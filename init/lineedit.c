@@ -156,8 +156,10 @@ static char escape_byte(struct line_editor *e, char byte)
         e->escape = 3;
         return 0;
     }
-    if ((byte >= '0' && byte <= '9') || byte == ';')
-        return 0; /* longer parameters belong to keys that mean nothing here */
+    if ((byte >= '0' && byte <= '9') || byte == ';') {
+        e->parameter = ';'; /* longer parameters belong to keys that mean nothing here */
+        return 0;
+    }
     e->escape = 0;
     return key_of_sequence(byte, e->parameter);
 }

@@ -24,7 +24,7 @@ struct line_editor {
     char line[CONSOLE_LINE_BYTES + 1]; /* NUL-terminated */
     size_t len, cursor;
     int escape;     /* bytes of an escape sequence seen: 0 none, 1 ESC, 2 ESC [, 3 ESC [ digit */
-    char parameter; /* that digit */
+    char parameter; /* that digit; ';' when there is more than one */
     bool after_cr;  /* the newline of a CR LF pair is not a line of its own */
     char history[CONSOLE_HISTORY][CONSOLE_LINE_BYTES + 1];
     int history_count, history_at; /* shown entry, counted back from the newest; 0: the new line */
