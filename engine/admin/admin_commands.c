@@ -1,0 +1,263 @@
+/* The engine's admin commands: a table of {name, arguments, help, handler} and the frame around it.
+ */
+#include "engine/admin/admin_commands.h"
+
+#include "config/version.h"
+#include "engine/base/json.h"
+#include "engine/base/log.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What a handler gets and fills: text for people always, data (one JSON object) when it went well.
+ */
+struct call {
+    const struct admin_scope *scope;
+    long long uptime_s;
+    const char *args[ADMIN_ARGS_MAX]; /* borrows; NUL-terminated, without control characters */
+    int n_args;
+    struct buf text, data; /* owns */
+};
+
+/* ---- status --------------------------------------------------------------------------------- */
+
+/* Resident memory of this process, 0 when the system does not say. */
+static unsigned long long resident_bytes(void)
+{
+    unsigned long long size, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%llu %llu", &size, &resident) != 2)
+        resident = 0;
+    fclose(file);
+    return resident * (unsigned long long)sysconf(_SC_PAGESIZE);
+}
+
+static void member_string(struct buf *out, const char *name, const char *value)
+{
+    buf_printf(out, "\"%s\": ", name);
+    json_dump_string(out, value, strlen(value));
+    buf_puts(out, ", ");
+}
+
+static bool run_status(struct call *call)
+{
+    const struct admin_scope *scope = call->scope;
+    struct engine_stats stats;
+    engine_stats_get(scope->engine, &stats);
+    const struct {
+        const char *name;
+        unsigned long long value;
+    } NUMBERS[] = {
+        {"context_max", (unsigned long long)engine_context_max(scope->engine)},
+        {"running", (unsigned long long)stats.running},
+        {"waiting", (unsigned long long)stats.waiting},
+        {"requests", stats.requests},
+        {"prompt_tokens", stats.prompt_tokens},
+        {"reused_tokens", stats.reused_tokens},
+        {"answer_tokens", stats.answer_tokens},
+        {"steps", stats.steps},
+        {"rss_bytes", resident_bytes()},
+        {"uptime_seconds", (unsigned long long)call->uptime_s},
+    };
+    const struct {
+        const char *name, *value;
+    } NAMES[] = {
+        {"version", V4BOX_VERSION},    {"model", scope->model},         {"isa", scope->isa},
+        {"numerics", scope->numerics}, {"listening", scope->listening},
+    };
+    buf_puts(&call->data, "{");
+    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
+        member_string(&call->data, NAMES[i].name, NAMES[i].value);
+        buf_printf(&call->text, "%-15s %s\n", NAMES[i].name, NAMES[i].value);
+    }
+    for (size_t i = 0; i < sizeof NUMBERS / sizeof NUMBERS[0]; i++) {
+        buf_printf(&call->data, "%s\"%s\": %llu", i == 0 ? "" : ", ", NUMBERS[i].name,
+                   NUMBERS[i].value);
+        buf_printf(&call->text, "%-15s %llu\n", NUMBERS[i].name, NUMBERS[i].value);
+    }
+    buf_puts(&call->data, "}");
+    return true;
+}
+
+/* ---- keys ----------------------------------------------------------------------------------- */
+
+static bool run_keys_list(struct call *call)
+{
+    struct key list[KEYS_MAX];
+    int n = keys_list(call->scope->keys, list);
+    buf_puts(&call->data, "{\"keys\": [");
+    for (int i = 0; i < n; i++) { /* ids and names are plain ASCII, names may hold quotes */
+        buf_printf(&call->text, "%s  %s\n", list[i].id, list[i].name);
+        buf_printf(&call->data, "%s{\"id\": \"%s\", \"name\": ", i == 0 ? "" : ", ", list[i].id);
+        json_dump_string(&call->data, list[i].name, strlen(list[i].name));
+        buf_puts(&call->data, "}");
+    }
+    buf_puts(&call->data, "]}");
+    if (n == 0)
+        buf_puts(&call->text, "no keys: the API is closed\n");
+    return true;
+}
+
+static bool run_keys_create(struct call *call)
+{
+    struct key key;
+    char secret[KEY_SECRET_CHARS + 1];
+    struct error err;
+    if (keys_create(call->scope->keys, call->args[1], &key, secret, &err) != OK) {
+        buf_puts(&call->text, err.text);
+        return false;
+    }
+    buf_printf(&call->text, "%s\nid %s, name %s; the key is shown only this once\n", secret, key.id,
+               key.name);
+    buf_printf(&call->data, "{\"id\": \"%s\", \"secret\": \"%s\", \"name\": ", key.id, secret);
+    json_dump_string(&call->data, key.name, strlen(key.name));
+    buf_puts(&call->data, "}");
+    sodium_memzero(secret, sizeof secret);
+    log_line(LOG_LEVEL_INFO, "admin", "key %s created", key.id);
+    return true;
+}
+
+static bool run_keys_delete(struct call *call)
+{
+    struct error err;
+    if (keys_delete(call->scope->keys, call->args[1], &err) != OK) {
+        buf_puts(&call->text, err.text);
+        return false;
+    }
+    buf_puts(&call->text, "deleted\n");
+    buf_printf(&call->data, "{\"id\": \"%s\"}", call->args[1]); /* 8 base62 characters by now */
+    log_line(LOG_LEVEL_INFO, "admin", "key %s deleted", call->args[1]);
+    return true;
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+/* A row matches by command and first argument (NULL: none is looked at). */
+static const struct {
+    const char *command, *verb, *help;
+    int n_args;
+    bool (*run)(struct call *call);
+} COMMANDS[] = {
+    {"status", NULL, "status", 0, run_status},
+    {"keys", "list", "keys list", 1, run_keys_list},
+    {"keys", "create", "keys create NAME", 2, run_keys_create},
+    {"keys", "delete", "keys delete ID", 2, run_keys_delete},
+};
+
+#define N_COMMANDS (sizeof COMMANDS / sizeof COMMANDS[0])
+
+static bool run_command(struct call *call, const char *command)
+{
+    bool known = false;
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(COMMANDS[i].command, command) != 0)
+            continue;
+        known = true;
+        const char *verb = COMMANDS[i].verb;
+        if (call->n_args == COMMANDS[i].n_args &&
+            (verb == NULL || strcmp(verb, call->args[0]) == 0))
+            return COMMANDS[i].run(call);
+    }
+    buf_puts(&call->text, known ? "usage: " : "unknown command; known are: ");
+    const char *between = "";
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (known && strcmp(COMMANDS[i].command, command) != 0)
+            continue;
+        buf_printf(&call->text, "%s%s", between, COMMANDS[i].help);
+        between = " | ";
+    }
+    return false;
+}
+
+/* ---- the frame ------------------------------------------------------------------------------ */
+
+/* A string of plain text: no NUL, no control characters, bounded.  @return NULL: it is none */
+static const char *plain_string(struct json_object *value)
+{
+    if (!json_object_is_type(value, json_type_string))
+        return NULL;
+    const char *text = json_object_get_string(value);
+    size_t len = (size_t)json_object_get_string_len(value);
+    if (len > ADMIN_ARG_BYTES_MAX)
+        return NULL;
+    for (size_t i = 0; i < len; i++) {
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+            return NULL;
+    }
+    return text;
+}
+
+/* Takes a request apart; strings are borrowed from it.  @return NULL, or what is wrong */
+static const char *take_apart(struct json_object *request, const char **command, struct call *call)
+{
+    if (!json_object_is_type(request, json_type_object))
+        return "the request must be an object";
+    *command = NULL;
+    json_object_object_foreach(request, name, value)
+    {
+        if (strcmp(name, "command") == 0) {
+            *command = plain_string(value);
+            if (*command == NULL)
+                return "command: must be a short string";
+            continue;
+        }
+        if (strcmp(name, "args") != 0)
+            return "the request has a field other than command and args";
+        if (!json_object_is_type(value, json_type_array))
+            return "args: must be an array";
+        size_t n = json_object_array_length(value);
+        if (n > ADMIN_ARGS_MAX)
+            return "args: too many";
+        for (size_t i = 0; i < n; i++) {
+            call->args[i] = plain_string(json_object_array_get_idx(value, i));
+            if (call->args[i] == NULL)
+                return "args: must be short strings";
+        }
+        call->n_args = (int)n;
+    }
+    return *command == NULL ? "command: is missing" : NULL;
+}
+
+void admin_refuse(struct buf *out, const char *reason)
+{
+    buf_puts(out, "{\"ok\": false, \"text\": ");
+    json_dump_string(out, reason, strlen(reason));
+    buf_puts(out, "}\n");
+}
+
+void admin_answer(const struct admin_scope *scope, long long uptime_s, const char *line, size_t len,
+                  struct buf *out)
+{
+    struct json_object *request = NULL;
+    struct error err;
+    if (json_parse(line, len, &request, NULL, &err) != OK) {
+        admin_refuse(out, err.text);
+        return;
+    }
+    struct call call = {.scope = scope, .uptime_s = uptime_s};
+    const char *command;
+    const char *wrong = take_apart(request, &command, &call);
+    if (wrong != NULL) {
+        admin_refuse(out, wrong);
+    } else if (!run_command(&call, command)) {
+        admin_refuse(out, buf_cstr(&call.text));
+    } else {
+        buf_puts(out, "{\"ok\": true, \"text\": ");
+        json_dump_string(out, call.text.data, call.text.len);
+        buf_puts(out, ", \"data\": ");
+        buf_add(out, call.data.data, call.data.len);
+        buf_puts(out, "}\n");
+    }
+    json_object_put(request);
+    /* A new key's secret was among them. */
+    if (call.text.cap > 0)
+        sodium_memzero(call.text.data, call.text.cap);
+    if (call.data.cap > 0)
+        sodium_memzero(call.data.data, call.data.cap);
+    buf_free(&call.text);
+    buf_free(&call.data);
+}
