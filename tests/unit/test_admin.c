@@ -1,0 +1,451 @@
+/*
+ * The admin socket: the frame byte by byte without sockets, then a live server with slow, greedy,
+ * silent and rude clients.  engine_stats_get and engine_context_max are given here: the commands
+ * only report what they say.
+ */
+#include "engine/admin/admin_commands.h"
+#include "engine/base/json.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define ANSWER_WAIT_MS 30000 /* longer is a hang */
+
+void engine_stats_get(struct engine *engine, struct engine_stats *out)
+{
+    (void)engine;
+    *out = (struct engine_stats){.requests = 12345678901,
+                                 .prompt_tokens = 11,
+                                 .reused_tokens = 7,
+                                 .answer_tokens = 5,
+                                 .steps = 3,
+                                 .running = 2,
+                                 .waiting = 1};
+}
+
+int32_t engine_context_max(const struct engine *engine)
+{
+    (void)engine;
+    return 4096;
+}
+
+static char folder[] = "/tmp/v4box-admin-XXXXXX";
+static char socket_path[64], keys_path[64];
+static struct admin_scope scope = {
+    .model = "de\"mo", .isa = "avx2", .numerics = "exact", .listening = "127.0.0.1:8080"};
+
+static int setup(void **state)
+{
+    (void)state;
+    struct error err;
+    if (mkdtemp(folder) == NULL || chmod(folder, 0755) != 0)
+        return -1;
+    snprintf(socket_path, sizeof socket_path, "%s/engine.sock", folder);
+    snprintf(keys_path, sizeof keys_path, "%s/keys", folder);
+    return keys_open(keys_path, &scope.keys, &err) == OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    keys_close(scope.keys);
+    unlink(keys_path);
+    return rmdir(folder);
+}
+
+/* ---- the frame ------------------------------------------------------------------------------ */
+
+/* Parses an answer: one line, one object, with ok and text.  The caller puts it back. */
+static struct json_object *parse_answer(const char *answer, size_t len)
+{
+    struct json_object *object = NULL;
+    struct error err;
+    assert_true(len > 0 && answer[len - 1] == '\n');
+    assert_ptr_equal(memchr(answer, '\n', len), answer + len - 1);
+    if (json_parse(answer, len - 1, &object, NULL, &err) != OK)
+        fail_msg("%.*s: %s", (int)len, answer, err.text);
+    bool is_null;
+    assert_true(json_object_is_type(json_member(object, "ok", &is_null), json_type_boolean));
+    assert_true(json_object_is_type(json_member(object, "text", &is_null), json_type_string));
+    bool ok = json_object_get_boolean(json_member(object, "ok", &is_null));
+    struct json_object *data = json_member(object, "data", &is_null);
+    assert_int_equal(ok, json_object_is_type(data, json_type_object));
+    return object;
+}
+
+static struct json_object *ask(const char *line, size_t len)
+{
+    struct buf out = {0};
+    admin_answer(&scope, 3661, line, len, &out);
+    struct json_object *answer = parse_answer(out.data, out.len);
+    buf_free(&out);
+    return answer;
+}
+
+static struct json_object *member(struct json_object *object, const char *name)
+{
+    bool is_null;
+    struct json_object *value = json_member(object, name, &is_null);
+    assert_non_null(value);
+    return value;
+}
+
+static const char *text_of(struct json_object *answer)
+{
+    return json_object_get_string(member(answer, "text"));
+}
+
+static bool is_ok(struct json_object *answer)
+{
+    return json_object_get_boolean(member(answer, "ok"));
+}
+
+static void test_status(void **state)
+{
+    (void)state;
+    static const char LINE[] = "{\"command\":\"status\"}";
+    struct json_object *answer = ask(LINE, strlen(LINE));
+    assert_true(is_ok(answer));
+    struct json_object *data = member(answer, "data");
+    static const struct {
+        const char *name;
+        int64_t value;
+    } NUMBERS[] = {
+        {"context_max", 4096},   {"running", 2},       {"waiting", 1}, {"prompt_tokens", 11},
+        {"reused_tokens", 7},    {"answer_tokens", 5}, {"steps", 3},   {"requests", 12345678901},
+        {"uptime_seconds", 3661}};
+    for (size_t i = 0; i < sizeof NUMBERS / sizeof NUMBERS[0]; i++)
+        assert_int_equal(json_object_get_int64(member(data, NUMBERS[i].name)), NUMBERS[i].value);
+    assert_true(json_object_get_int64(member(data, "rss_bytes")) > 1 << 20);
+    assert_string_equal(json_object_get_string(member(data, "model")), "de\"mo");
+    assert_string_equal(json_object_get_string(member(data, "isa")), "avx2");
+    assert_string_equal(json_object_get_string(member(data, "numerics")), "exact");
+    assert_string_equal(json_object_get_string(member(data, "listening")), "127.0.0.1:8080");
+    assert_non_null(strstr(text_of(answer), "running         2\n"));
+    json_object_put(answer);
+}
+
+static void test_keys(void **state)
+{
+    (void)state;
+    static const char LIST[] = "{\"command\":\"keys\",\"args\":[\"list\"]}";
+    static const char CREATE[] = "{\"command\":\"keys\",\"args\":[\"create\",\"a\\\"b\"]}";
+    struct json_object *answer = ask(LIST, strlen(LIST));
+    assert_true(is_ok(answer));
+    assert_int_equal(json_object_array_length(member(member(answer, "data"), "keys")), 0);
+    json_object_put(answer);
+
+    struct json_object *created = ask(CREATE, strlen(CREATE));
+    assert_true(is_ok(created));
+    struct json_object *data = member(created, "data");
+    const char *secret = json_object_get_string(member(data, "secret"));
+    const char *id = json_object_get_string(member(data, "id"));
+    struct key key;
+    assert_true(keys_check(scope.keys, secret, strlen(secret), &key));
+    assert_string_equal(key.id, id);
+    assert_memory_equal(text_of(created), secret, strlen(secret));
+
+    answer = ask(LIST, strlen(LIST));
+    struct json_object *list = member(member(answer, "data"), "keys");
+    assert_int_equal(json_object_array_length(list), 1);
+    struct json_object *first = json_object_array_get_idx(list, 0);
+    assert_string_equal(json_object_get_string(member(first, "name")), "a\"b");
+    assert_string_equal(json_object_get_string(member(first, "id")), id);
+    assert_null(strstr(text_of(answer), secret));
+    json_object_put(answer);
+
+    char line[128];
+    snprintf(line, sizeof line, "{\"args\":[\"delete\",\"%s\"],\"command\":\"keys\"}", id);
+    answer = ask(line, strlen(line));
+    assert_true(is_ok(answer));
+    json_object_put(answer);
+    assert_false(keys_check(scope.keys, secret, strlen(secret), &key));
+    answer = ask(line, strlen(line));
+    assert_false(is_ok(answer));
+    assert_string_equal(text_of(answer), "no key has this id");
+    json_object_put(answer);
+    json_object_put(created);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *says;
+    } CASES[] = {
+        {"", ""},
+        {"status", ""},
+        {"[]", "the request must be an object"},
+        {"{}", "command: is missing"},
+        {"{\"command\":7}", "command: must be a short string"},
+        {"{\"command\":null}", "command: must be a short string"},
+        {"{\"command\":\"sta\\u0000tus\"}", "command: must be a short string"},
+        {"{\"command\":\"status\",\"x\":1}", "the request has a field other than"},
+        {"{\"command\":\"status\",\"command\":\"status\"}", ""},
+        {"{\"command\":\"status\",\"args\":{}}", "args: must be an array"},
+        {"{\"command\":\"status\",\"args\":[1]}", "args: must be short strings"},
+        {"{\"command\":\"status\",\"args\":[\"a\\nb\"]}", "args: must be short strings"},
+        {"{\"command\":\"status\",\"args\":[\"x\"]}", "usage: status"},
+        {"{\"command\":\"secret-command\"}", "unknown command; known are: status | keys list"},
+        {"{\"command\":\"keys\"}", "usage: keys list | keys create NAME | keys delete ID"},
+        {"{\"command\":\"keys\",\"args\":[\"create\"]}", "usage: keys"},
+        {"{\"command\":\"keys\",\"args\":[\"create\",\"a\",\"b\"]}", "usage: keys"},
+        {"{\"command\":\"keys\",\"args\":[\"create\",\"a b\"]}", "the name must be"},
+        {"{\"command\":\"keys\",\"args\":[\"delete\",\"x\"]}", "the id must be"},
+        {"{\"command\":\"keys\",\"args\":[\"drop\",\"x\"]}", "usage: keys"},
+        {"{\"command\":\"keys\",\"args\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\","
+         "\"10\",\"11\",\"12\",\"13\",\"14\",\"15\",\"16\",\"17\"]}",
+         "args: too many"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        struct json_object *answer = ask(CASES[i].line, strlen(CASES[i].line));
+        assert_false(is_ok(answer));
+        if (strncmp(text_of(answer), CASES[i].says, strlen(CASES[i].says)) != 0)
+            fail_msg("case %zu: %s", i, text_of(answer));
+        assert_null(
+            strstr(text_of(answer), "secret-command")); /* nothing of the client's comes back */
+        json_object_put(answer);
+    }
+}
+
+/* Every cut and every byte of a good request gets an answer of the right form. */
+static void test_hostile_bytes(void **state)
+{
+    (void)state;
+    static const char GOOD[] = "{\"command\":\"keys\",\"args\":[\"list\"]}";
+    char line[sizeof GOOD];
+    for (size_t i = 0; i < sizeof GOOD - 1; i++) {
+        struct json_object *answer = ask(GOOD, i);
+        assert_false(is_ok(answer));
+        json_object_put(answer);
+        for (int byte = 0; byte < 256; byte++) {
+            memcpy(line, GOOD, sizeof line);
+            line[i] = (char)byte;
+            json_object_put(ask(line, sizeof GOOD - 1));
+        }
+    }
+    json_object_put(ask(GOOD, sizeof GOOD - 1));
+}
+
+/* ---- the server ----------------------------------------------------------------------------- */
+
+static struct admin *server_start(void)
+{
+    struct admin *admin = NULL;
+    struct error err;
+    if (admin_start(socket_path, &scope, &admin, &err) != OK)
+        fail_msg("%s", err.text);
+    return admin;
+}
+
+static int dial(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strcpy(address.sun_path, socket_path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* Reads until the server closes.  @return bytes, with a NUL behind them */
+static size_t drain(int fd, char *out, size_t size)
+{
+    size_t len = 0;
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        assert_int_equal(poll(&p, 1, ANSWER_WAIT_MS), 1);
+        ssize_t n = recv(fd, out + len, size - 1 - len, 0);
+        if (n <= 0)
+            break;
+        len += (size_t)n;
+    }
+    close(fd);
+    out[len] = '\0';
+    return len;
+}
+
+static char answer_text[8192];
+
+/* Sends bytes, closes the sending side, and gives the answer ("" when there was none). */
+static const char *talk(const char *bytes, size_t len)
+{
+    int fd = dial();
+    assert_true(fd >= 0);
+    for (size_t sent = 0; sent < len;) {
+        ssize_t n = send(fd, bytes + sent, len - sent, MSG_NOSIGNAL);
+        if (n < 0)
+            break; /* the server has refused and closed meanwhile */
+        sent += (size_t)n;
+    }
+    shutdown(fd, SHUT_WR);
+    drain(fd, answer_text, sizeof answer_text);
+    return answer_text;
+}
+
+static const char STATUS[] = "{\"command\":\"status\",\"args\":[]}\n";
+
+static void test_server(void **state)
+{
+    (void)state;
+    struct admin *admin = server_start();
+    struct stat st;
+    assert_int_equal(stat(socket_path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    struct json_object *answer = parse_answer(answer_text, strlen(talk(STATUS, strlen(STATUS))));
+    assert_true(is_ok(answer));
+    json_object_put(answer);
+
+    int fd = dial(); /* byte by byte */
+    for (size_t i = 0; i < strlen(STATUS); i++)
+        assert_int_equal(send(fd, STATUS + i, 1, MSG_NOSIGNAL), 1);
+    answer = parse_answer(answer_text, drain(fd, answer_text, sizeof answer_text));
+    assert_true(is_ok(answer));
+    json_object_put(answer);
+
+    assert_non_null(strstr(talk("{\"command\"", 10), "no end of line"));
+    assert_non_null(strstr(talk("{}\n{}\n", 6), "one request a connection"));
+    assert_string_equal(talk("", 0), "");
+    admin_stop(admin);
+    assert_int_not_equal(access(socket_path, F_OK), 0);
+    assert_int_equal(dial(), -1);
+}
+
+/* A request of exactly the bound is read, one byte more is refused, and so is a flood. */
+static void test_server_bounds(void **state)
+{
+    (void)state;
+    struct admin *admin = server_start();
+    enum { FLOOD = 4 * ADMIN_REQUEST_BYTES_MAX };
+    char *bytes = malloc(FLOOD);
+    memset(bytes, ' ', FLOOD);
+    memcpy(bytes, STATUS, strlen(STATUS) - 1);
+    bytes[ADMIN_REQUEST_BYTES_MAX - 1] = '\n';
+    assert_memory_equal(talk(bytes, ADMIN_REQUEST_BYTES_MAX), "{\"ok\": true", 11);
+    bytes[ADMIN_REQUEST_BYTES_MAX - 1] = ' ';
+    bytes[ADMIN_REQUEST_BYTES_MAX] = '\n';
+    assert_non_null(strstr(talk(bytes, ADMIN_REQUEST_BYTES_MAX + 1), "larger than 64 KiB"));
+    bytes[ADMIN_REQUEST_BYTES_MAX] = ' ';
+    assert_non_null(strstr(talk(bytes, FLOOD), "larger than 64 KiB"));
+    memset(bytes, '[', FLOOD);
+    bytes[ADMIN_REQUEST_BYTES_MAX - 1] = '\n';
+    assert_memory_equal(talk(bytes, ADMIN_REQUEST_BYTES_MAX), "{\"ok\": false", 12);
+    free(bytes);
+    admin_stop(admin);
+}
+
+/* More silent clients than there are places: a real one is answered all the same, since the silent
+ * ones are closed at their deadline; and a stop does not wait for them. */
+static void test_server_silent_clients(void **state)
+{
+    (void)state;
+    struct admin *admin = server_start();
+    int silent[ADMIN_CLIENTS_MAX + 2];
+    for (int i = 0; i < ADMIN_CLIENTS_MAX + 2; i++)
+        assert_true((silent[i] = dial()) >= 0);
+    assert_int_equal(send(silent[0], "{\"comm", 6, MSG_NOSIGNAL), 6);
+    assert_memory_equal(talk(STATUS, strlen(STATUS)), "{\"ok\": true", 11);
+    assert_int_equal(drain(silent[0], answer_text, sizeof answer_text), 0);
+    for (int i = 1; i < ADMIN_CLIENTS_MAX; i++)
+        assert_int_equal(drain(silent[i], answer_text, sizeof answer_text), 0);
+    admin_stop(admin);
+    close(silent[ADMIN_CLIENTS_MAX]);
+    close(silent[ADMIN_CLIENTS_MAX + 1]);
+}
+
+static void test_server_place(void **state)
+{
+    (void)state;
+    struct admin *first = server_start(), *second = NULL;
+    struct error err;
+    assert_int_equal(admin_start(socket_path, &scope, &second, &err),
+                     ERR_INPUT); /* served already */
+    assert_memory_equal(talk(STATUS, strlen(STATUS)), "{\"ok\": true", 11);
+    admin_stop(first);
+
+    struct sockaddr_un address = {.sun_family = AF_UNIX}; /* what a killed engine leaves */
+    strcpy(address.sun_path, socket_path);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    close(fd);
+    first = server_start();
+    assert_memory_equal(talk(STATUS, strlen(STATUS)), "{\"ok\": true", 11);
+    admin_stop(first);
+
+    FILE *file = fopen(socket_path, "w"); /* a file of somebody's is not removed */
+    assert_non_null(file);
+    fclose(file);
+    assert_int_equal(admin_start(socket_path, &scope, &second, &err), ERR_INPUT);
+    assert_memory_equal(err.text, socket_path, strlen(socket_path));
+    assert_int_equal(unlink(socket_path), 0);
+
+    char deep[300];
+    memset(deep, 'x', sizeof deep - 1);
+    deep[sizeof deep - 1] = '\0';
+    assert_int_equal(admin_start(deep, &scope, &second, &err), ERR_INPUT);
+    assert_int_equal(admin_start("", &scope, &second, &err), ERR_INPUT);
+    assert_int_equal(admin_start("/nowhere/engine.sock", &scope, &second, &err), ERR_IO);
+    assert_null(second);
+    admin_stop(NULL);
+}
+
+/* Another user is refused by the file's mode, and, with the mode opened, by the peer's identity. */
+static void test_server_other_user(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip(); /* only root can become somebody else */
+    struct admin *admin = server_start();
+    for (int opened = 0; opened < 2; opened++) {
+        if (opened)
+            assert_int_equal(chmod(socket_path, 0666), 0);
+        pid_t child = fork();
+        if (child == 0) {
+            if (setgid(65534) != 0 || setuid(65534) != 0)
+                _exit(9);
+            int fd = dial();
+            if (fd < 0)
+                _exit(errno == EACCES ? 1 : 9);
+            char byte;
+            send(fd, STATUS, strlen(STATUS), MSG_NOSIGNAL);
+            _exit(recv(fd, &byte, 1, 0) <= 0 ? 2 : 3);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), opened ? 2 : 1);
+    }
+    assert_memory_equal(talk(STATUS, strlen(STATUS)), "{\"ok\": true", 11);
+    admin_stop(admin);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_status),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_hostile_bytes),
+        cmocka_unit_test(test_server),
+        cmocka_unit_test(test_server_bounds),
+        cmocka_unit_test(test_server_silent_clients),
+        cmocka_unit_test(test_server_place),
+        cmocka_unit_test(test_server_other_user),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
