@@ -1,38 +1,24 @@
 /*
- * A toy network for tests of the serving core, and a client that checks the order of events.
- * The toy is an automaton whose logits are a hash of all tokens fed so far, so that any token lost,
- * doubled, reordered or leaked from another timeline changes the answer.  Its definitions of
- * model_* and sequence_* replace those of the library in the program that includes this file. What
- * the engine should say is computed by `expect`, without any engine.
+ * A toy network for tests of the serving core: an automaton whose logits are a hash of all tokens
+ * fed so far, so that any token lost, doubled, reordered or leaked from another timeline changes
+ * the answer.  Its definitions of model_* and sequence_* replace those of the library in the
+ * program that includes this file. What the engine should say is computed by `expect`, without any
+ * engine.
  */
 #ifndef V4BOX_TESTS_ENGINE_TOY_H
 #define V4BOX_TESTS_ENGINE_TOY_H
 
-#include "engine/engine.h"
+#include "tests/unit/engine_client.h"
+
 #include "engine/serve/sampler.h"
 #include "kernels/check.h"
 
 #include <math.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include <cmocka.h>
-
-#define VOCAB       64
-#define CONTEXT     2048
-#define NAN_ID      63 /* feeding this token makes the toy's next logits NaN */
-#define WAIT_S      60 /* a wait longer than this is a hang: the test ends */
-#define STEPS_MAX   20000
-#define ANSWER_MAX  600
-#define NAMESPACE_A 7
-#define NAMESPACE_B 8
+#define VOCAB     64
+#define CONTEXT   2048
+#define NAN_ID    63 /* feeding this token makes the toy's next logits NaN */
+#define STEPS_MAX 20000
 
 /* ---- the toy network ------------------------------------------------------------------------ */
 
@@ -164,14 +150,6 @@ static inline void toy_hold(void)
     pthread_mutex_unlock(&toy.lock);
 }
 
-static inline void wait_or_die(pthread_cond_t *cond, pthread_mutex_t *lock)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += WAIT_S;
-    ASSERT(pthread_cond_timedwait(cond, lock, &until) == 0);
-}
-
 /* Returns when the engine stands in a step that is held. */
 static inline void toy_wait_held(void)
 {
@@ -189,100 +167,6 @@ static inline void toy_release(void)
     pthread_mutex_unlock(&toy.lock);
 }
 
-/* ---- a client ------------------------------------------------------------------------------- */
-
-struct client {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct engine *engine;
-    uint64_t number;
-    int32_t answer[ANSWER_MAX], n_answer;
-    int32_t n_prefill, done, total, reused, ends;
-    int32_t cancel_at; /* cancels from the callback after so many tokens; 0: never */
-    int32_t order;     /* how many requests had started before this one */
-    enum end_reason reason;
-    const char *wrong; /* first breach of the event order */
-};
-
-static int32_t started; /* engine thread only, until it is joined */
-
-static inline void note(struct client *c, bool good, const char *what)
-{
-    if (!good && c->wrong == NULL)
-        c->wrong = what;
-}
-
-static inline void on_event(void *user, const struct engine_event *event)
-{
-    struct client *c = user;
-    pthread_mutex_lock(&c->lock);
-    note(c, c->ends == 0, "an event after the end");
-    switch (event->kind) {
-    case EVENT_PREFILL:
-        if (c->n_prefill == 0) {
-            c->order = started++;
-            c->reused = event->reused;
-            c->total = event->total;
-            note(c, event->done == event->reused, "the first progress is not what was reused");
-        } else {
-            note(c, event->done > c->done, "progress without progress");
-        }
-        note(c, c->n_answer == 0, "prefill after a token");
-        note(c, event->reused == c->reused && event->total == c->total, "changed its mind");
-        note(c, event->done <= event->total && event->reused < event->total, "progress too far");
-        c->done = event->done;
-        c->n_prefill++;
-        break;
-    case EVENT_TOKEN:
-        note(c, c->n_prefill > 0 && c->done == c->total, "a token before the prompt was done");
-        note(c, c->n_answer < ANSWER_MAX, "too many tokens");
-        if (c->n_answer < ANSWER_MAX)
-            c->answer[c->n_answer++] = event->id;
-        break;
-    case EVENT_END:
-        c->reason = event->reason;
-        c->ends++;
-        break;
-    }
-    bool cancel = c->cancel_at > 0 && c->n_answer == c->cancel_at;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
-    if (cancel)
-        engine_cancel(c->engine, c->number);
-}
-
-static inline struct client *client_create(struct engine *engine)
-{
-    struct client *c = calloc(1, sizeof *c);
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->changed, NULL);
-    c->engine = engine;
-    return c;
-}
-
-static inline void client_destroy(struct client *c)
-{
-    pthread_mutex_destroy(&c->lock);
-    pthread_cond_destroy(&c->changed);
-    free(c);
-}
-
-static inline void client_wait(struct client *c, int32_t n_answer)
-{
-    pthread_mutex_lock(&c->lock);
-    while (c->ends == 0 && c->n_answer < n_answer)
-        wait_or_die(&c->changed, &c->lock);
-    pthread_mutex_unlock(&c->lock);
-}
-
-static inline void client_wait_end(struct client *c)
-{
-    client_wait(c, INT32_MAX);
-    if (c->wrong != NULL)
-        fail_msg("%s", c->wrong);
-    assert_int_equal(c->ends, 1);
-}
-
 /* ---- requests ------------------------------------------------------------------------------- */
 
 static inline struct engine *engine_start(int32_t sessions, int32_t queue)
@@ -293,7 +177,7 @@ static inline struct engine *engine_start(int32_t sessions, int32_t queue)
     toy.held = toy.waiting = toy.chunk_bug = toy.reset_bug = false;
     toy.steps = toy.n_entries = toy.n_sequences = toy.models_closed = 0;
     toy.fail_sequence = -1;
-    started = 0;
+    client_started = 0;
     struct engine *engine = NULL;
     struct error err;
     const struct engine_options options = {
@@ -316,24 +200,6 @@ static inline const int32_t *prompt(uint64_t seed, int32_t n)
     for (int32_t i = 0; i < n; i++)
         ids[i] = (int32_t)(mix(seed * 100003 + (uint64_t)i) % (VOCAB - 1));
     return ids;
-}
-
-static inline struct engine_request request(const int32_t *ids, int32_t n_ids, int32_t tokens_max)
-{
-    return (struct engine_request){
-        .ids = ids,
-        .n_ids = n_ids,
-        .tokens_max = tokens_max,
-        .sampling = {.temperature = 1, .top_p = 0.95, .seed = 11},
-    };
-}
-
-static inline struct client *submit(struct engine *engine, const struct engine_request *r)
-{
-    struct client *c = client_create(engine);
-    struct error err;
-    assert_int_equal(engine_submit(engine, r, on_event, c, &c->number, &err), OK);
-    return c;
 }
 
 static inline enum status refused(struct engine *engine, const struct engine_request *r,
