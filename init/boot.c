@@ -98,30 +98,37 @@ static bool step_options(struct box *box)
     return n > 0;
 }
 
-static bool load_module(const char *path)
+enum load_result { LOADED, LOAD_NO_FILE, LOAD_NO_DEVICE, LOAD_REFUSED };
+
+static enum load_result load_module(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return false;
-    bool loaded = syscall(SYS_finit_module, fd, "", 0) == 0 || errno == EEXIST;
-    int reason = errno;
+        return LOAD_NO_FILE;
+    enum load_result result = LOADED;
+    if (syscall(SYS_finit_module, fd, "", 0) != 0 && errno != EEXIST)
+        result = errno == ENODEV ? LOAD_NO_DEVICE : LOAD_REFUSED;
     close(fd);
-    errno = reason;
-    return loaded;
+    return result;
 }
 
 static bool step_modules(struct box *box)
 {
+    static const char *const COMPLAINTS[] = {
+        [LOAD_NO_FILE] = "cannot open it",
+        [LOAD_REFUSED] = "the kernel refused it; the list may have it before what it needs",
+    };
     static char list[BOOT_MODULES_MAX * 128];
     size_t n = read_small(BOX_MODULES, list, sizeof list - 1);
     list[n] = '\0';
     int loaded = 0, wanted = 0;
     for (char *path = strtok(list, "\n"); path != NULL; path = strtok(NULL, "\n")) {
+        enum load_result result = load_module(path);
         wanted++;
-        if (load_module(path))
-            loaded++;
-        else if (errno != ENODEV) /* a driver without its device is no fault */
-            journal_printf(&box->journal, "init", "%s: %s", path, strerror(errno));
+        loaded += result == LOADED;
+        /* A driver without its device is no fault. */
+        if (result == LOAD_NO_FILE || result == LOAD_REFUSED)
+            journal_printf(&box->journal, "init", "%s: %s", path, COMPLAINTS[result]);
     }
     journal_printf(&box->journal, "init", "modules: %d of %d", loaded, wanted);
     return n > 0;

@@ -196,7 +196,14 @@ enum edit_event line_editor_feed(struct line_editor *e, char byte, struct text *
         text_printf(screen, "\r\n");
         return EDIT_END;
     }
-    if (byte >= 0x20 && byte < DELETE_KEY)
+    bool printable = byte >= 0x20 && byte < DELETE_KEY;
+    if (printable && e->cursor == e->len) {
+        /* Typing at the end, by far the most common case, costs the serial line one byte. */
+        text_add(screen, &byte, e->len < CONSOLE_LINE_BYTES ? 1 : 0);
+        insert(e, byte);
+        return EDIT_NONE;
+    }
+    if (printable)
         insert(e, byte);
     else
         control_key(e, byte);
