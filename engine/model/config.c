@@ -158,6 +158,8 @@ static bool path_known(const char *outer, const char *inner, bool *nested)
 {
     size_t n = strlen(outer);
     *nested = false;
+    if (strchr(outer, '.') != NULL) /* a key of that very text is no path */
+        return false;
     for (size_t i = 0; i < CONFIG_FIELD_COUNT; i++) {
         const char *path = CONFIG_FIELDS[i].path;
         if (strncmp(path, outer, n) != 0)
