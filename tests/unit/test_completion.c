@@ -1,0 +1,377 @@
+/*
+ * Answers without HTTP: whatever the engine does, a streamed and a whole answer say the same, and
+ * every one ends in a way that clients understand.
+ */
+#include "engine/api/completion.h"
+
+#include "tests/unit/fake_engine.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define SCRIPT_TOKENS_MAX 40
+
+/* What the next request will be told. */
+static struct {
+    int32_t ids[SCRIPT_TOKENS_MAX];
+    int n;
+    enum end_reason reason;
+} script;
+
+static void fake_script(struct fake_request *r)
+{
+    fake_prefill(r, 3);
+    for (int i = 0; i < script.n && !atomic_load(&r->cancelled); i++)
+        fake_token(r, script.ids[i]);
+    fake_end(r, atomic_load(&r->cancelled) ? END_CANCELLED : script.reason);
+}
+
+static struct api api;
+static struct tokenizer *tokenizer;
+
+static int open_text(void **state)
+{
+    struct error err;
+    (void)state;
+    assert_int_equal(tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err), OK);
+    assert_int_equal(api_init(&api, NULL, tokenizer, "official", "baseline", &err), OK);
+    return 0;
+}
+
+static int close_text(void **state)
+{
+    (void)state;
+    tokenizer_close(tokenizer);
+    return 0;
+}
+
+/* ---- one answer, read to its end
+ * ------------------------------------------------------------------ */
+
+struct told {
+    struct buf content, reasoning;
+    char finish[16]; /* "": none */
+    char error[32];  /* code of the error event or status; "": none */
+    int usage[3];    /* prompt, answer and reasoning tokens; of the last chunk that had it */
+    int cached, chunks_after_finish, roles;
+    bool done, broken;
+};
+
+static void told_free(struct told *t)
+{
+    buf_free(&t->content);
+    buf_free(&t->reasoning);
+}
+
+static void add_text(struct buf *out, struct json_object *object, const char *name)
+{
+    struct json_object *text = json_member(object, name, NULL);
+    if (text != NULL)
+        buf_add(out, json_object_get_string(text), (size_t)json_object_get_string_len(text));
+}
+
+static void note(char *out, size_t n_max, struct json_object *object, const char *name)
+{
+    struct json_object *text = json_member(object, name, NULL);
+    if (text != NULL)
+        snprintf(out, n_max, "%s", json_object_get_string(text));
+}
+
+static int number(struct json_object *root, const char *group, const char *name)
+{
+    if (group != NULL)
+        root = json_member(root, group, NULL);
+    assert_non_null(json_member(root, name, NULL));
+    return json_object_get_int(json_member(root, name, NULL));
+}
+
+/* A chunk ("delta") or a whole answer ("message"). */
+static void read_json(struct told *t, const char *text, size_t len, const char *part)
+{
+    struct json_object *root, *usage, *choices, *error;
+    assert_int_equal(json_parse(text, len, &root, NULL, NULL), OK);
+    error = json_member(root, "error", NULL);
+    if (error != NULL)
+        note(t->error, sizeof t->error, error, "code");
+    choices = json_member(root, "choices", NULL);
+    if (choices != NULL && json_object_array_length(choices) == 1) {
+        struct json_object *choice = json_object_array_get_idx(choices, 0);
+        struct json_object *delta = json_member(choice, part, NULL);
+        t->chunks_after_finish += t->finish[0] != '\0';
+        t->roles += json_member(delta, "role", NULL) != NULL;
+        add_text(&t->content, delta, "content");
+        add_text(&t->reasoning, delta, "reasoning_content");
+        note(t->finish, sizeof t->finish, choice, "finish_reason");
+    }
+    usage = json_member(root, "usage", NULL);
+    if (usage != NULL) {
+        t->usage[0] = number(usage, NULL, "prompt_tokens");
+        t->usage[1] = number(usage, NULL, "completion_tokens");
+        t->usage[2] = number(usage, "completion_tokens_details", "reasoning_tokens");
+        t->cached = number(usage, "prompt_tokens_details", "cached_tokens");
+        assert_int_equal(number(usage, NULL, "total_tokens"), t->usage[0] + t->usage[1]);
+        assert_int_equal(number(usage, NULL, "prompt_cache_miss_tokens"), t->usage[0] - t->cached);
+    }
+    json_object_put(root);
+}
+
+static void read_events(struct told *t, const char *text, size_t len)
+{
+    while (len > 0) {
+        const char *end = memmem(text, len, "\n\n", 2);
+        assert_non_null(end);
+        size_t n = (size_t)(end - text);
+        assert_false(t->done);
+        assert_null(memchr(text, '\n', n));
+        assert_null(memchr(text, '\r', n));
+        assert_memory_equal(text, "data: ", 6);
+        if (n == 12 && memcmp(text, "data: [DONE]", 12) == 0)
+            t->done = true;
+        else
+            read_json(t, text + 6, n - 6, "delta");
+        text = end + 2;
+        len -= n + 2;
+    }
+}
+
+/* Reads with a small and odd buffer: events are cut wherever it ends. */
+static void drain_events(struct completion *c, size_t piece, struct told *t)
+{
+    struct buf all = {0};
+    char bytes[4096];
+    for (;;) {
+        ssize_t n = completion_read(c, all.len, bytes, piece);
+        if (n == MHD_CONTENT_READER_END_OF_STREAM)
+            break;
+        t->broken = n == MHD_CONTENT_READER_END_WITH_ERROR;
+        if (t->broken)
+            break;
+        if (n == 0)
+            fake_wait(1);
+        else
+            buf_add(&all, bytes, (size_t)n);
+    }
+    read_events(t, all.data, all.len);
+    buf_free(&all);
+}
+
+static void drain_whole(struct completion *c, struct told *t)
+{
+    struct api_error err;
+    enum completion_state state;
+    while ((state = completion_collect(c, &err)) == COMPLETION_WAITS)
+        fake_wait(1);
+    if (state == COMPLETION_FAILED) {
+        snprintf(t->error, sizeof t->error, "%s", api_error_row(err.code)->code);
+        return;
+    }
+    assert_int_equal(state, COMPLETION_DONE);
+    struct buf whole = completion_take(c);
+    read_json(t, whole.data, whole.len, "message");
+    buf_free(&whole);
+}
+
+static struct told ask(bool stream, bool thinking, const char *stop, size_t piece)
+{
+    static const int32_t PROMPT[] = {0, 5, 6, 7, 8};
+    struct told t = {0};
+    struct exchange x = {.id = "req_0123456789abcdef01234567"};
+    struct request request = {.stream = stream,
+                              .include_usage = true,
+                              .thinking = thinking,
+                              .tokens_max = SCRIPT_TOKENS_MAX,
+                              .stops = {{.text = stop, .len = stop == NULL ? 0 : strlen(stop)}},
+                              .n_stops = stop != NULL};
+    struct ids prompt = {.data = (int32_t *)(uintptr_t)PROMPT, .len = 5};
+    struct completion *c;
+    struct api_error err;
+    assert_true(completion_start(&api, &x, &request, &prompt, &c, &err));
+    if (stream)
+        drain_events(c, piece, &t);
+    else
+        drain_whole(c, &t);
+    completion_free(c);
+    fake_join();
+    return t;
+}
+
+static void say(const char *text, enum end_reason reason)
+{
+    struct ids ids = {0};
+    tokenizer_encode(tokenizer, text, strlen(text), true, &ids);
+    assert_in_range(ids.len, 0, SCRIPT_TOKENS_MAX);
+    if (ids.len > 0)
+        memcpy(script.ids, ids.data, ids.len * sizeof *ids.data);
+    script.n = (int)ids.len;
+    script.reason = reason;
+    ids_free(&ids);
+}
+
+static void assert_text(const struct buf *got, const char *want)
+{
+    assert_int_equal(got->len, strlen(want));
+    if (got->len > 0)
+        assert_memory_equal(got->data, want, got->len);
+}
+
+/* ---- tests
+ * ------------------------------------------------------------------------------------------ */
+
+static void answer_in_both_forms(void **state)
+{
+    (void)state;
+    say("The code is 4711.", END_STOP);
+    for (int stream = 0; stream < 2; stream++) {
+        struct told t = ask(stream, false, NULL, 4096);
+        assert_text(&t.content, "The code is 4711.");
+        assert_text(&t.reasoning, "");
+        assert_string_equal(t.finish, "stop");
+        assert_int_equal(t.usage[0], 5);
+        assert_int_equal(t.usage[1], script.n);
+        assert_int_equal(t.usage[2], 0);
+        assert_int_equal(t.cached, 3);
+        assert_int_equal(t.done, stream);
+        assert_int_equal(t.roles, 1);
+        told_free(&t);
+    }
+}
+
+static void reasoning_comes_apart(void **state)
+{
+    (void)state;
+    say("I think so.</think>Yes.", END_LENGTH);
+    for (int stream = 0; stream < 2; stream++) {
+        struct told t = ask(stream, true, NULL, 4096);
+        assert_text(&t.reasoning, "I think so.");
+        assert_text(&t.content, "Yes.");
+        assert_string_equal(t.finish, "length");
+        assert_true(t.usage[2] > 0 && t.usage[2] < t.usage[1]);
+        told_free(&t);
+    }
+}
+
+/* The stop string ends the answer, cancels the engine and is not shown. */
+static void stop_string(void **state)
+{
+    (void)state;
+    say("one two three four", END_LENGTH);
+    for (int stream = 0; stream < 2; stream++) {
+        struct told t = ask(stream, false, " three", 4096);
+        assert_text(&t.content, "one two");
+        assert_string_equal(t.finish, "stop");
+        assert_true(t.usage[1] < script.n);
+        told_free(&t);
+    }
+}
+
+static void faults(void **state)
+{
+    static const struct {
+        const char *text;
+        enum end_reason reason;
+    } ROWS[] = {{"half an ans", END_FAULT}, {"", END_FAULT}, {"x", END_CANCELLED}, {"", END_STOP}};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        say(ROWS[i].text, ROWS[i].reason);
+        for (int stream = 0; stream < 2; stream++) {
+            struct told t = ask(stream, false, NULL, 4096);
+            assert_string_equal(t.error, "engine_error");
+            assert_string_equal(t.finish, "");
+            assert_false(t.done);
+            assert_int_equal(t.broken, stream);
+            told_free(&t);
+        }
+    }
+}
+
+static void nothing_within_the_limit(void **state)
+{
+    (void)state;
+    say("", END_LENGTH);
+    struct told t = ask(true, false, NULL, 4096);
+    assert_string_equal(t.finish, "length");
+    told_free(&t);
+}
+
+/* Any tokens, any ending, any cutting: exactly one ending, and both forms agree. */
+static void any_ending(void **state)
+{
+    static const char *const STOPS[] = {NULL, "e", " the", "\xC3\xA9"};
+    uint32_t seed = 77;
+    (void)state;
+    print_message("# seed %u\n", seed);
+    for (int round = 0; round < 2000; round++) {
+        seed = seed * 1664525 + 1013904223;
+        script.n = (int)(seed >> 9) % SCRIPT_TOKENS_MAX;
+        script.reason = (enum end_reason)((seed >> 5) % 4);
+        for (int i = 0; i < script.n; i++) {
+            seed = seed * 1664525 + 1013904223;
+            script.ids[i] = (int32_t)(seed >> 8) % tokenizer_vocab_size(tokenizer);
+        }
+        bool thinking = (seed >> 4) & 1;
+        const char *stop = STOPS[(seed >> 6) % 4];
+        struct told events = ask(true, thinking, stop, 1 + (seed >> 7) % 300);
+        struct told whole = ask(false, thinking, stop, 1);
+        assert_string_equal(events.finish, whole.finish);
+        assert_string_equal(events.error, whole.error);
+        assert_true((events.finish[0] != '\0') != (events.error[0] != '\0'));
+        assert_true(events.done == (events.finish[0] != '\0'));
+        assert_true(events.broken == (events.error[0] != '\0'));
+        assert_int_equal(events.chunks_after_finish, 0);
+        if (events.done) {
+            assert_int_equal(events.content.len, whole.content.len);
+            assert_int_equal(events.reasoning.len, whole.reasoning.len);
+            if (whole.content.len > 0)
+                assert_memory_equal(events.content.data, whole.content.data, whole.content.len);
+            assert_memory_equal(events.usage, whole.usage, sizeof whole.usage);
+        }
+        told_free(&events);
+        told_free(&whole);
+    }
+}
+
+static void refusals(void **state)
+{
+    int32_t ids[FAKE_CONTEXT] = {0};
+    struct exchange x = {0};
+    struct request request = {0};
+    struct ids prompt = {.data = ids, .len = FAKE_CONTEXT};
+    struct completion *c;
+    struct api_error err;
+    (void)state;
+    assert_false(completion_start(&api, &x, &request, &prompt, &c, &err));
+    assert_int_equal(err.code, API_OVERFLOW);
+    assert_int_equal(err.limit, FAKE_CONTEXT);
+    assert_int_equal(err.got, FAKE_CONTEXT);
+
+    prompt.len = 1;
+    atomic_store(&fake_full, true);
+    assert_false(completion_start(&api, &x, &request, &prompt, &c, &err));
+    atomic_store(&fake_full, false);
+    assert_int_equal(err.code, API_QUEUE);
+
+    /* One token less than the context leaves room for one: asked for more, given one. */
+    prompt.len = FAKE_CONTEXT - 1;
+    request.tokens_max = 32000;
+    say("", END_LENGTH);
+    assert_true(completion_start(&api, &x, &request, &prompt, &c, &err));
+    assert_int_equal(fake_requests[0].asked.tokens_max, 1);
+    completion_free(c);
+    fake_join();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answer_in_both_forms),
+        cmocka_unit_test(reasoning_comes_apart),
+        cmocka_unit_test(stop_string),
+        cmocka_unit_test(faults),
+        cmocka_unit_test(nothing_within_the_limit),
+        cmocka_unit_test(any_ending),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests_name("completion", tests, open_text, close_text);
+}

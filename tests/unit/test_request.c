@@ -1,0 +1,379 @@
+/* The table of request fields and the rules for messages, row by row, and both under fuzzing. */
+#include "engine/api/request.h"
+
+#include "engine/base/file.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct request_defaults DEFAULTS = {.model = "deepseek-v4-demo", .thinking = false};
+
+static bool parse(const char *text, struct request *out, struct api_error *err)
+{
+    return request_parse(text, strlen(text), &DEFAULTS, out, err);
+}
+
+/* ---- one faulty field in an otherwise good request ----------------------------------------------
+ */
+
+static const struct {
+    const char *member; /* added to the request below */
+    enum api_code code;
+    const char *param;
+} FIELD_ROWS[] = {
+    {"\"stream\":1", API_TYPE, "stream"},
+    {"\"stream\":\"true\"", API_TYPE, "stream"},
+    {"\"stream_options\":[]", API_TYPE, "stream_options"},
+    {"\"stream_options\":{\"include_usage\":\"yes\"}", API_TYPE, "stream_options.include_usage"},
+    {"\"max_tokens\":0", API_RANGE, "max_tokens"},
+    {"\"max_tokens\":-9223372036854775809", API_TYPE, "max_tokens"},
+    {"\"max_tokens\":1.5", API_TYPE, "max_tokens"},
+    {"\"max_tokens\":\"5\"", API_TYPE, "max_tokens"},
+    {"\"max_completion_tokens\":0", API_RANGE, "max_completion_tokens"},
+    {"\"temperature\":-0.01", API_RANGE, "temperature"},
+    {"\"temperature\":2.01", API_RANGE, "temperature"},
+    {"\"temperature\":1e999", API_RANGE, "temperature"},
+    {"\"temperature\":\"hot\"", API_TYPE, "temperature"},
+    {"\"top_p\":0", API_RANGE, "top_p"},
+    {"\"top_p\":1.0001", API_RANGE, "top_p"},
+    {"\"top_k\":-2", API_RANGE, "top_k"},
+    {"\"top_k\":true", API_TYPE, "top_k"},
+    {"\"min_p\":1.1", API_RANGE, "min_p"},
+    {"\"presence_penalty\":2.5", API_RANGE, "presence_penalty"},
+    {"\"frequency_penalty\":-3", API_RANGE, "frequency_penalty"},
+    {"\"seed\":1.5", API_TYPE, "seed"},
+    {"\"seed\":\"1\"", API_TYPE, "seed"},
+    {"\"stop\":\"\"", API_EMPTY, "stop"},
+    {"\"stop\":[]", API_EMPTY, "stop"},
+    {"\"stop\":5", API_TYPE, "stop"},
+    {"\"stop\":[\"a\",\"\"]", API_EMPTY, "stop[1]"},
+    {"\"stop\":[\"a\",null]", API_TYPE, "stop[1]"},
+    {"\"stop\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]", API_COUNT, "stop"},
+    {"\"chat_template_kwargs\":1", API_TYPE, "chat_template_kwargs"},
+    {"\"chat_template_kwargs\":{\"thinking\":1}", API_TYPE, "chat_template_kwargs.thinking"},
+    {"\"reasoning_effort\":\"extreme\"", API_VALUE, "reasoning_effort"},
+    {"\"reasoning_effort\":\"low\\u0000\"", API_VALUE, "reasoning_effort"},
+    {"\"reasoning_effort\":3", API_TYPE, "reasoning_effort"},
+    {"\"thinking\":true", API_TYPE, "thinking"},
+    {"\"thinking\":{}", API_MISSING, "thinking.type"},
+    {"\"thinking\":{\"type\":1}", API_TYPE, "thinking.type"},
+    {"\"thinking\":{\"type\":\"sometimes\"}", API_VALUE, "thinking.type"},
+    {"\"n\":2", API_UNSUPPORTED, "n"},
+    {"\"n\":\"1\"", API_TYPE, "n"},
+    {"\"logprobs\":true", API_UNSUPPORTED, "logprobs"},
+    {"\"top_logprobs\":5", API_UNSUPPORTED, "top_logprobs"},
+    {"\"tools\":[{\"type\":\"function\"}]", API_PARAMETER, "tools"},
+    {"\"tool_choice\":\"required\"", API_PARAMETER, "tool_choice"},
+    {"\"response_format\":{\"type\":\"json_object\"}", API_PARAMETER, "response_format"},
+    {"\"response_format\":{}", API_MISSING, "response_format.type"},
+    {"\"response_format\":\"text\"", API_TYPE, "response_format"},
+    {"\"modalities\":[\"text\",\"audio\"]", API_PARAMETER, "modalities"},
+    {"\"functions\":[{}]", API_PARAMETER, "functions"},
+    {"\"function_call\":\"auto\"", API_PARAMETER, "function_call"},
+    {"\"logit_bias\":{\"5\":1}", API_PARAMETER, "logit_bias"},
+    {"\"audio\":{\"voice\":\"x\"}", API_PARAMETER, "audio"},
+    {"\"prediction\":{\"type\":\"content\"}", API_PARAMETER, "prediction"},
+    {"\"web_search_options\":{\"a\":1}", API_PARAMETER, "web_search_options"},
+};
+
+static void faulty_fields(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof FIELD_ROWS / sizeof FIELD_ROWS[0]; i++) {
+        struct buf text = {0};
+        struct request request;
+        struct api_error err;
+        buf_printf(&text,
+                   "{\"model\":\"deepseek-v4-demo\",%s,"
+                   "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+                   FIELD_ROWS[i].member);
+        assert_false(parse(buf_cstr(&text), &request, &err));
+        assert_int_equal(err.code, FIELD_ROWS[i].code);
+        assert_string_equal(err.param, FIELD_ROWS[i].param);
+        request_clear(&request);
+        buf_free(&text);
+    }
+}
+
+/* ---- faulty messages
+ * ------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *messages;
+    enum api_code code;
+    const char *param;
+} MESSAGE_ROWS[] = {
+    {"\"hi\"", API_TYPE, "messages"},
+    {"{}", API_TYPE, "messages"},
+    {"[]", API_EMPTY, "messages"},
+    {"[5]", API_TYPE, "messages[0]"},
+    {"[null]", API_TYPE, "messages[0]"},
+    {"[{\"content\":\"x\"}]", API_MISSING, "messages[0].role"},
+    {"[{\"role\":\"wizard\",\"content\":\"x\"}]", API_VALUE, "messages[0].role"},
+    {"[{\"role\":\"user\\u0000\",\"content\":\"x\"}]", API_VALUE, "messages[0].role"},
+    {"[{\"role\":7,\"content\":\"x\"}]", API_VALUE, "messages[0].role"},
+    {"[{\"role\":\"latest_reminder\",\"content\":\"x\"}]", API_VALUE, "messages[0].role"},
+    {"[{\"role\":\"user\"}]", API_MISSING, "messages[0].content"},
+    {"[{\"role\":\"user\",\"content\":null}]", API_MISSING, "messages[0].content"},
+    {"[{\"role\":\"user\",\"content\":5}]", API_TYPE, "messages[0].content"},
+    {"[{\"role\":\"user\",\"content\":[5]}]", API_TYPE, "messages[0].content[0]"},
+    {"[{\"role\":\"user\",\"content\":[{}]}]", API_MISSING, "messages[0].content[0].type"},
+    {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]", API_MISSING,
+     "messages[0].content[0].text"},
+    {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":1}]}]", API_TYPE,
+     "messages[0].content[0].text"},
+    {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+     "{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}]}]",
+     API_CONTENT, "messages[0].content[1].type"},
+    {"[{\"role\":\"tool\",\"content\":\"x\"}]", API_MISSING, "messages[0].tool_call_id"},
+    {"[{\"role\":\"tool\",\"tool_call_id\":\"a\"}]", API_MISSING, "messages[0].content"},
+    {"[{\"role\":\"assistant\",\"content\":\"x\"}]", API_UNSUPPORTED, "messages[0].role"},
+    {"[{\"role\":\"system\",\"content\":\"x\"}]", API_UNSUPPORTED, "messages[0].role"},
+};
+
+/* Faults of an assistant turn that a user turn follows. */
+static const struct {
+    const char *members;
+    enum api_code code;
+    const char *param;
+} ASSISTANT_ROWS[] = {
+    {"\"prefix\":true,\"content\":\"x\"", API_UNSUPPORTED, "messages[0].prefix"},
+    {"\"content\":\"x\",\"reasoning_content\":5", API_TYPE, "messages[0].reasoning_content"},
+    {"\"content\":\"x\",\"reasoning\":{}", API_TYPE, "messages[0].reasoning"},
+    {"\"tool_calls\":{}", API_TYPE, "messages[0].tool_calls"},
+    {"\"tool_calls\":[5]", API_TYPE, "messages[0].tool_calls[0]"},
+    {"\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]", API_MISSING,
+     "messages[0].tool_calls[0].id"},
+    {"\"tool_calls\":[{\"id\":\"\",\"function\":{\"name\":\"f\"}}]", API_MISSING,
+     "messages[0].tool_calls[0].id"},
+    {"\"tool_calls\":[{\"id\":\"a\",\"type\":\"custom\",\"function\":{\"name\":\"f\"}}]",
+     API_UNSUPPORTED, "messages[0].tool_calls[0].type"},
+    {"\"tool_calls\":[{\"id\":\"a\"}]", API_MISSING, "messages[0].tool_calls[0].function"},
+    {"\"tool_calls\":[{\"id\":\"a\",\"function\":{}}]", API_MISSING,
+     "messages[0].tool_calls[0].function.name"},
+    {"\"tool_calls\":[{\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":{}}}]", API_TYPE,
+     "messages[0].tool_calls[0].function.arguments"},
+};
+
+static void check_messages(const char *messages, enum api_code code, const char *param)
+{
+    struct buf text = {0};
+    struct request request;
+    struct api_error err;
+    buf_printf(&text, "{\"model\":\"deepseek-v4-demo\",\"messages\":%s}", messages);
+    assert_false(parse(buf_cstr(&text), &request, &err));
+    assert_int_equal(err.code, code);
+    assert_string_equal(err.param, param);
+    request_clear(&request);
+    buf_free(&text);
+}
+
+static void faulty_messages(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof MESSAGE_ROWS / sizeof MESSAGE_ROWS[0]; i++)
+        check_messages(MESSAGE_ROWS[i].messages, MESSAGE_ROWS[i].code, MESSAGE_ROWS[i].param);
+    for (size_t i = 0; i < sizeof ASSISTANT_ROWS / sizeof ASSISTANT_ROWS[0]; i++) {
+        struct buf text = {0};
+        buf_printf(&text, "[{\"role\":\"assistant\",%s},{\"role\":\"user\",\"content\":\"x\"}]",
+                   ASSISTANT_ROWS[i].members);
+        check_messages(buf_cstr(&text), ASSISTANT_ROWS[i].code, ASSISTANT_ROWS[i].param);
+        buf_free(&text);
+    }
+}
+
+/* ---- whole bodies
+ * ----------------------------------------------------------------------------------- */
+
+static void faulty_bodies(void **state)
+{
+    static const struct {
+        const char *text;
+        enum api_code code;
+        const char *param;
+        int64_t offset;
+    } ROWS[] = {
+        {"", API_JSON, "", 0},
+        {"null", API_JSON, "", 0},
+        {"[1]", API_JSON, "", 0},
+        {"{\"model\":", API_JSON, "", 9},
+        {"{\"model\":\"a\",\"model\":\"b\"}", API_JSON, "", 13},
+        {"{} {}", API_JSON, "", 3},
+        {"{\"a\":\"\xff\"}", API_JSON, "", 6},
+        {"{}", API_MISSING, "model", NUMBER_NONE},
+        {"{\"model\":null}", API_MISSING, "model", NUMBER_NONE},
+        {"{\"model\":5}", API_TYPE, "model", NUMBER_NONE},
+        {"{\"model\":\"gpt-4\"}", API_MODEL, "model", NUMBER_NONE},
+        {"{\"model\":\"deepseek-v4-demo\\u0000\"}", API_MODEL, "model", NUMBER_NONE},
+        {"{\"model\":\"deepseek-v4-demo\"}", API_MISSING, "messages", NUMBER_NONE},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        struct request request;
+        struct api_error err;
+        assert_false(parse(ROWS[i].text, &request, &err));
+        assert_int_equal(err.code, ROWS[i].code);
+        assert_string_equal(err.param, ROWS[i].param);
+        assert_int_equal(err.offset, ROWS[i].offset);
+        request_clear(&request);
+    }
+}
+
+static void load(const char *name, struct buf *out)
+{
+    char path[128];
+    struct error err;
+    snprintf(path, sizeof path, "tests/data/requests/%s.json", name);
+    assert_int_equal(file_read(path, 1 << 20, out, &err), OK);
+}
+
+static void defaults_and_values(void **state)
+{
+    (void)state;
+    struct request r;
+    struct api_error err;
+    assert_true(parse("{\"model\":\"deepseek-v4-demo\",\"tools\":null,\"stop\":null,\"future\":{},"
+                      "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+                      &r, &err));
+    assert_true(r.sampling.temperature == 1.0 && r.sampling.top_p == 1.0 && r.sampling.min_p == 0);
+    assert_int_equal(r.sampling.top_k, 0);
+    assert_false(r.stream || r.include_usage || r.thinking || r.seeded);
+    assert_int_equal(r.tokens_max, 0);
+    request_clear(&r);
+
+    struct buf text = {0};
+    load("history", &text);
+    assert_true(request_parse(text.data, text.len, &DEFAULTS, &r, &err));
+    assert_true(r.sampling.temperature == 0.25 && r.sampling.top_p == 0.9);
+    assert_true(r.sampling.min_p == 0.05 && r.sampling.seed == (uint64_t)-7 && r.seeded);
+    assert_int_equal(r.sampling.top_k, 40);
+    assert_true(r.thinking);
+    assert_int_equal(r.n_stops, 2);
+    assert_memory_equal(r.stops[1].text, "END", 3);
+    struct json_object *first = json_object_array_get_idx(r.messages, 0);
+    assert_string_equal(json_object_get_string(json_member(first, "role", NULL)), "system");
+    assert_string_equal(json_object_get_string(json_member(first, "content", NULL)),
+                        "You are a coding agent.\n\nBe brief.");
+    struct json_object *last = json_object_array_get_idx(r.messages, 4);
+    assert_int_equal(json_object_get_string_len(json_member(last, "content", NULL)), 19);
+    request_clear(&r);
+    buf_free(&text);
+}
+
+static void thinking_rules(void **state)
+{
+    static const struct {
+        const char *members;
+        bool thinking;
+        const char *effort;
+    } ROWS[] = {
+        {"\"x\":0", false, NULL},
+        {"\"reasoning_effort\":\"none\"", false, NULL},
+        {"\"reasoning_effort\":\"low\"", true, NULL},
+        {"\"reasoning_effort\":\"high\"", true, "high"},
+        {"\"reasoning_effort\":\"ultra\"", true, "max"},
+        {"\"thinking\":{\"type\":\"enabled\"}", true, NULL},
+        {"\"thinking\":{\"type\":\"adaptive\"}", true, NULL},
+        {"\"thinking\":{\"type\":\"disabled\"},\"reasoning_effort\":\"max\"", false, "max"},
+        {"\"chat_template_kwargs\":{\"thinking\":true}", true, NULL},
+        {"\"chat_template_kwargs\":{\"enable_thinking\":true},\"reasoning_effort\":\"none\"", false,
+         NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        struct buf text = {0};
+        struct request r;
+        struct api_error err;
+        buf_printf(&text,
+                   "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+                   "\"model\":\"deepseek-v4-demo\",%s}",
+                   ROWS[i].members);
+        assert_true(parse(buf_cstr(&text), &r, &err));
+        assert_int_equal(r.thinking, ROWS[i].thinking);
+        assert_true(r.effort == ROWS[i].effort || strcmp(r.effort, ROWS[i].effort) == 0);
+        request_clear(&r);
+        buf_free(&text);
+    }
+}
+
+/* Fields inside a message that only the encoder's own callers may set never reach it. */
+static void messages_are_rebuilt(void **state)
+{
+    (void)state;
+    struct request r;
+    struct api_error err;
+    assert_true(parse("{\"model\":\"deepseek-v4-demo\",\"messages\":[{\"role\":\"user\",\"task\":"
+                      "\"title\",\"tools\":[{}],\"wo_eos\":true,\"content\":[]}]}",
+                      &r, &err));
+    struct json_object *message = json_object_array_get_idx(r.messages, 0);
+    assert_int_equal(json_object_object_length(message), 2);
+    assert_non_null(json_member(message, "content", NULL));
+    request_clear(&r);
+}
+
+/* ---- fuzz
+ * ------------------------------------------------------------------------------------------- */
+
+static const char *const CORPUS[] = {"title", "history", "plain"};
+
+/* Whatever comes: no crash, no leak, and a reason when it is refused. */
+static void feed(const char *text, size_t len)
+{
+    struct request request;
+    struct api_error err = {.code = API_OK};
+    if (!request_parse(text, len, &DEFAULTS, &request, &err))
+        assert_true(err.code > API_OK && err.code < API_CODES);
+    else
+        assert_non_null(request.messages);
+    request_clear(&request);
+}
+
+static void truncated(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct buf text = {0};
+        load(CORPUS[i], &text);
+        for (size_t n = 0; n <= text.len; n++)
+            feed(text.data, n);
+        buf_free(&text);
+    }
+}
+
+static void flipped(void **state)
+{
+    static const char SPLICES[] = "\0{}[]\",:0-9e\\u\xff\x80nul\x7f ";
+    uint32_t seed = 20260801;
+    (void)state;
+    print_message("# seed %u\n", seed);
+    for (size_t i = 0; i < 3; i++) {
+        struct buf text = {0}, copy = {0};
+        load(CORPUS[i], &text);
+        for (int round = 0; round < 4000; round++) {
+            copy.len = 0;
+            buf_add(&copy, text.data, text.len);
+            for (int flips = 0; flips <= round % 3; flips++) {
+                seed = seed * 1664525 + 1013904223;
+                copy.data[(seed >> 8) % copy.len] = SPLICES[(seed >> 3) % (sizeof SPLICES - 1)];
+            }
+            feed(copy.data, copy.len);
+        }
+        buf_free(&text);
+        buf_free(&copy);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(faulty_fields),  cmocka_unit_test(faulty_messages),
+        cmocka_unit_test(faulty_bodies),  cmocka_unit_test(defaults_and_values),
+        cmocka_unit_test(thinking_rules), cmocka_unit_test(messages_are_rebuilt),
+        cmocka_unit_test(truncated),      cmocka_unit_test(flipped),
+    };
+    return cmocka_run_group_tests_name("request", tests, NULL, NULL);
+}
