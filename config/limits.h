@@ -159,6 +159,12 @@
 #define MANIFEST_BYTES_MAX (128 * 1024)
 #define MANIFEST_FILES_MAX 512
 
+/* ---- the commands that look into the network ------------------------------------------------- */
+/* A million ids of up to six digits with separators. */
+#define IDS_FILE_BYTES_MAX (16 << 20)
+/* `engine logits --positions`: more is a matter for several calls. */
+#define PROBES_MAX 256
+
 /* ---- the CPU backend ------------------------------------------------------------------------- */
 /* A thread has a slab of scratch memory; more cores than this share memory too far apart. */
 #define CPU_THREADS_MAX 128

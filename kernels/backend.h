@@ -87,14 +87,14 @@ struct rms_norm_params {
 
 /* y = x W^T for up to LINEAR_OUTS_MAX matrices over one input (P3, P4). */
 struct linear_params {
-    const float *x;       /* device [n, cols] */
-    int32_t n, cols;      /* cols: a multiple of 128 */
-    enum round round_in;  /* ROUND_NONE or ROUND_FP8_128, of x */
-    enum round round_out; /* ROUND_NONE or ROUND_BF16 */
+    const float *x;      /* device [n, cols] */
+    int32_t n, cols;     /* cols: a multiple of 128 */
+    enum round round_in; /* ROUND_NONE or ROUND_FP8_128, of x */
     int32_t n_outs;
     struct {
-        struct tensor w; /* [rows, cols], any matrix store */
-        float *y;        /* device [n, rows] */
+        struct tensor w;  /* [rows, cols], any matrix store */
+        float *y;         /* device [n, rows] */
+        enum round round; /* ROUND_NONE or ROUND_BF16, of y */
     } outs[LINEAR_OUTS_MAX];
 };
 
@@ -103,7 +103,7 @@ struct grouped_params {
     struct tensor w; /* FP8 [groups * rank, cols] */
     const float *x;  /* device [n, groups, cols] */
     int32_t n, groups, rank, cols;
-    enum round round_out;
+    enum round round;
     float *y; /* device [n, groups, rank] */
 };
 

@@ -67,4 +67,21 @@ struct segment {
  *  A sequence appears at most once in a step and must have room (ASSERTed). */
 void model_step(struct model *model, const struct segment *segments, int n_segments);
 
+/* What the draft block does for one sequence (model.md 2.8).  Its timeline follows the sequence's:
+ * row i joins the streams of position i with the token at i + 1 and predicts the token at i + 2. */
+struct draft_segment {
+    struct sequence *sequence;
+    const int32_t *next_ids; /* [n], the tokens behind positions draft_length.. of the sequence */
+    int32_t n;               /* at least 1; all together at most STEP_TOKENS_MAX */
+    float *logits_last;      /* [vocab_size] of the last row, or NULL */
+    float *logits_all;       /* [n, vocab_size], or NULL */
+};
+
+/** Appends rows to the draft timelines.  The sequence holds the streams of its last
+ *  STEP_TOKENS_MAX + 1 positions, so this may run behind model_step by one step; further is ASSERTed.
+ *  Only for configurations with num_nextn_predict_layers > 0. */
+void model_draft(struct model *model, const struct draft_segment *segments, int n_segments);
+/** Positions that the draft block has taken. */
+int32_t sequence_draft_length(const struct sequence *sequence);
+
 #endif

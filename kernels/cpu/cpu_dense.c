@@ -163,7 +163,7 @@ void cpu_linear(struct backend *base, const struct linear_params *p)
         ASSERT(w->cols == p->cols);
         for (int64_t t = 0; t < p->n; t++)
             y[t] = p->outs[i].y + t * w->rows;
-        products[i] = (struct cpu_product){*w, b->x_rows, y, p->n, p->round_out};
+        products[i] = (struct cpu_product){*w, b->x_rows, y, p->n, p->outs[i].round};
     }
     cpu_products_run(b, products, p->n_outs);
 }
@@ -184,7 +184,7 @@ static void grouped_units(void *context, int thread, int32_t begin, int32_t end)
         int32_t group = at / blocks;
         int32_t stop = (group + 1) * blocks < end ? (group + 1) * blocks : end;
         struct cpu_product product = {p->w, b->x_rows + (int64_t)group * p->n, b->y_rows, p->n,
-                                      p->round_out};
+                                      p->round};
         cpu_product_rows(b, &product, thread, at * ROW_BLOCK, stop * ROW_BLOCK);
         at = stop;
     }

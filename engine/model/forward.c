@@ -1,0 +1,629 @@
+/*
+ * The network, once, over the operations of kernels/backend.h (equations: model.md section 2; the
+ * numbers in brackets are its).  Reads top down: a step, a block, its two sub-layers.
+ *
+ * A step takes rows of several sequences.  Dense stages run over all rows; stages with state run
+ * for each sequence's span of rows.  There is no decode path: decoding is a span of one row.
+ */
+#include "engine/model/network.h"
+#include "kernels/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Some consecutive rows of a step that belong to one sequence. */
+struct span {
+    struct sequence *sequence;
+    int32_t row, n;
+    int32_t position;         /* of the first row */
+    int32_t csa_row, hca_row; /* where the span's finished blocks lie in block_rope_* */
+};
+
+struct step {
+    int32_t n, n_spans;
+    struct span spans[STEP_TOKENS_MAX];
+};
+
+/* ---- rows and positions --------------------------------------------------------------------- */
+
+static void span_add(struct step *step, struct sequence *sequence, int32_t position, int32_t n)
+{
+    ASSERT(n >= 1 && n <= STEP_TOKENS_MAX - step->n);
+    ASSERT(position <= sequence->tokens_max - n);
+    for (int32_t i = 0; i < step->n_spans; i++)
+        ASSERT(step->spans[i].sequence != sequence);
+    step->spans[step->n_spans++] =
+        (struct span){.sequence = sequence, .row = step->n, .n = n, .position = position};
+    step->n += n;
+}
+
+/* Blocks of `ratio` tokens that this span completes. */
+static int32_t blocks_finished(const struct span *span, int32_t ratio)
+{
+    return (span->position + span->n) / ratio - span->position / ratio;
+}
+
+static void rope_rows(struct model *m, enum rope_kind kind, const int32_t *positions, int32_t n,
+                      int32_t *device, float *rows)
+{
+    struct rope_table_params p = {.positions = device, .n = n, .rows = rows};
+    for (int i = 0; i < ROPE_HEAD_DIM / 2; i++)
+        p.frequency[i] = m->frequency[kind][i];
+    m->backend->ops->upload(m->backend, device, positions, (size_t)n * sizeof *positions);
+    m->backend->ops->rope_table(m->backend, &p);
+}
+
+/* Rotations at the first token of every block that the step completes. */
+static void block_rope_rows(struct model *m, struct step *step, int32_t ratio, float *rows)
+{
+    int32_t positions[STEP_TOKENS_MAX], n = 0;
+    for (int32_t i = 0; i < step->n_spans; i++) {
+        struct span *span = &step->spans[i];
+        *(ratio == RATIO_CSA ? &span->csa_row : &span->hca_row) = n;
+        for (int32_t j = 0; j < blocks_finished(span, ratio); j++)
+            positions[n++] = (span->position / ratio + j) * ratio;
+    }
+    if (n > 0)
+        rope_rows(m, ROPE_COMPRESSED, positions, n, m->step.block_positions, rows);
+}
+
+static void step_begin(struct model *m, struct step *step, const int32_t *ids)
+{
+    int32_t positions[STEP_TOKENS_MAX];
+    for (int32_t i = 0; i < step->n_spans; i++) {
+        for (int32_t j = 0; j < step->spans[i].n; j++)
+            positions[step->spans[i].row + j] = step->spans[i].position + j;
+    }
+    for (int32_t i = 0; i < step->n; i++)
+        ASSERT(ids[i] >= 0 && ids[i] < m->config->vocab_size);
+    m->backend->ops->upload(m->backend, m->step.ids, ids, (size_t)step->n * sizeof *ids);
+    for (int kind = 0; kind < ROPE_KINDS; kind++)
+        rope_rows(m, kind, positions, step->n, m->step.positions, m->step.rope[kind]);
+    block_rope_rows(m, step, RATIO_CSA, m->step.block_rope_csa);
+    block_rope_rows(m, step, RATIO_HCA, m->step.block_rope_hca);
+}
+
+/* ---- attention ------------------------------------------------------------------------------ */
+
+static void norm(struct model *m, const struct tensor *weight, float *x, int32_t n, int32_t width)
+{
+    m->backend->ops->rms_norm(m->backend, &(struct rms_norm_params){.weight = *weight,
+                                                                    .x = x,
+                                                                    .n = n,
+                                                                    .width = width,
+                                                                    .round = m->rounding.activation,
+                                                                    .out = x});
+}
+
+static void linear_one(struct model *m, const struct tensor *w, const float *x, int32_t n, float *y)
+{
+    struct linear_params p = {.x = x,
+                              .n = n,
+                              .cols = w->cols,
+                              .round_in = m->rounding.linear_in,
+                              .n_outs = 1,
+                              .outs = {{*w, y, m->rounding.activation}}};
+    m->backend->ops->linear(m->backend, &p);
+}
+
+/* (3)-(7), (13): everything that a row gives by itself. */
+static void project(struct model *m, const struct step *step, const struct layer_weights *w,
+                    int32_t ratio)
+{
+    struct step_memory *s = &m->step;
+    const struct model_config *c = m->config;
+    const struct backend_ops *ops = m->backend->ops;
+    const struct rounding *r = &m->rounding;
+    struct linear_params down = {
+        .x = s->u,
+        .n = step->n,
+        .cols = c->hidden_size,
+        .round_in = r->linear_in,
+        .n_outs = 2,
+        .outs = {{w->wq_a, s->q_lora, r->activation}, {w->wkv, s->kv, r->activation}},
+    };
+    ops->linear(m->backend, &down);
+    norm(m, &w->q_norm, s->q_lora, step->n, c->q_lora_rank);
+    struct linear_params up = {
+        .x = s->q_lora,
+        .n = step->n,
+        .cols = c->q_lora_rank,
+        .round_in = r->linear_in,
+        .n_outs = ratio == RATIO_CSA ? 2 : 1,
+        .outs = {{w->wq_b, s->q, r->activation}, {w->index_wq_b, s->index_q, r->activation}},
+    };
+    ops->linear(m->backend, &up);
+    const float *rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED];
+    ops->query(m->backend, &(struct query_params){.q = s->q,
+                                                  .rope = rope,
+                                                  .n = step->n,
+                                                  .heads = c->num_attention_heads,
+                                                  .round = r->activation});
+    if (ratio == 0)
+        return;
+    struct linear_params compress = {
+        .x = s->u,
+        .n = step->n,
+        .cols = c->hidden_size,
+        .round_in = ROUND_NONE,
+        .n_outs = ratio == RATIO_CSA ? 5 : 2,
+        .outs = {{w->comp_wkv, s->kappa, ROUND_NONE},
+                 {w->comp_wgate, s->gamma, ROUND_NONE},
+                 {w->index_wkv, s->index_kappa, ROUND_NONE},
+                 {w->index_wgate, s->index_gamma, ROUND_NONE},
+                 {w->index_weights, s->index_weights, r->activation}},
+    };
+    ops->linear(m->backend, &compress);
+    if (ratio == RATIO_CSA)
+        ops->index_query(m->backend, &(struct index_query_params){.q = s->index_q,
+                                                                  .rope = rope,
+                                                                  .n = step->n,
+                                                                  .heads = c->index_n_heads,
+                                                                  .round = r->activation,
+                                                                  .round_rotated = r->index,
+                                                                  .rotate = r->index_rotate});
+}
+
+/* One compressor (2.4): the main one, or the indexer's. */
+struct compressor {
+    const struct tensor *ape, *norm;
+    const float *kappa, *gamma;
+    float *kappa_ring, *gamma_ring, *cache;
+    int32_t ratio, dim;
+    bool index;
+};
+
+static void compress(struct model *m, const struct span *span, const struct compressor *k)
+{
+    bool csa = k->ratio == RATIO_CSA;
+    const struct rounding *r = &m->rounding;
+    int32_t width = (csa ? 2 : 1) * k->dim, slots = csa ? CSA_SLOTS : HCA_SLOTS;
+    struct compressor_store_params store = {
+        .ape = *k->ape,
+        .kappa = k->kappa + (int64_t)span->row * width,
+        .gamma = k->gamma + (int64_t)span->row * width,
+        .n = span->n,
+        .position = span->position,
+        .ratio = k->ratio,
+        .width = width,
+        .kappa_ring = k->kappa_ring,
+        .gamma_ring = k->gamma_ring,
+        .ring_slots = slots,
+    };
+    m->backend->ops->compressor_store(m->backend, &store);
+    if (blocks_finished(span, k->ratio) == 0)
+        return;
+    const float *rope = csa ? m->step.block_rope_csa + (int64_t)span->csa_row * ROPE_ROW
+                            : m->step.block_rope_hca + (int64_t)span->hca_row * ROPE_ROW;
+    struct compressor_pool_params pool = {
+        .weight = *k->norm,
+        .kappa_ring = k->kappa_ring,
+        .gamma_ring = k->gamma_ring,
+        .ring_slots = slots,
+        .ratio = k->ratio,
+        .width = width,
+        .dim = k->dim,
+        .block = span->position / k->ratio,
+        .n = blocks_finished(span, k->ratio),
+        .rope = rope,
+        .round = r->activation,
+        .round_nope = k->index ? ROUND_NONE : r->kv_nope,
+        .round_rotated = k->index ? r->index : ROUND_NONE,
+        .rotate = k->index && r->index_rotate,
+        .cache = k->cache,
+    };
+    m->backend->ops->compressor_pool(m->backend, &pool);
+}
+
+/* (14)-(16) after the span's own keys are in place. */
+static void select_entries(struct model *m, const struct span *span,
+                           const struct block_state *state)
+{
+    const struct model_config *c = m->config;
+    struct step_memory *s = &m->step;
+    int64_t row = span->row;
+    struct index_select_params p = {
+        .q = s->index_q + row * c->index_n_heads * INDEX_HEAD_DIM,
+        .weights = s->index_weights + row * c->index_n_heads,
+        .keys = state->index_keys,
+        .n = span->n,
+        .position = span->position,
+        .heads = c->index_n_heads,
+        .topk = c->index_topk,
+        .selected = s->selected + row * c->index_topk,
+        .n_selected = s->n_selected + row,
+    };
+    m->backend->ops->index_select(m->backend, &p);
+}
+
+/* Stateful stages of one span: store its entries, compress, select, attend (7)-(10). */
+static void attend(struct model *m, const struct span *span, const struct layer_weights *w,
+                   int32_t block, int32_t ratio)
+{
+    const struct model_config *c = m->config;
+    struct block_state *state = &span->sequence->blocks[block];
+    struct step_memory *s = &m->step;
+    const struct rounding *r = &m->rounding;
+    int64_t row = span->row, heads = (int64_t)c->num_attention_heads * HEAD_DIM;
+    bool csa = ratio == RATIO_CSA;
+    const float *rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED] + row * ROPE_ROW;
+    m->backend->ops->kv_store(m->backend, &(struct kv_store_params){.weight = w->kv_norm,
+                                                                    .kv = s->kv + row * HEAD_DIM,
+                                                                    .rope = rope,
+                                                                    .n = span->n,
+                                                                    .position = span->position,
+                                                                    .round = r->activation,
+                                                                    .round_nope = r->kv_nope,
+                                                                    .ring = state->window,
+                                                                    .ring_slots = WINDOW_SLOTS});
+    if (ratio != 0)
+        compress(m, span,
+                 &(struct compressor){&w->comp_ape, &w->comp_norm, s->kappa, s->gamma, state->kappa,
+                                      state->gamma, state->compressed, ratio, HEAD_DIM, false});
+    if (csa) {
+        compress(m, span,
+                 &(struct compressor){&w->index_ape, &w->index_norm, s->index_kappa, s->index_gamma,
+                                      state->index_kappa, state->index_gamma, state->index_keys,
+                                      ratio, INDEX_HEAD_DIM, true});
+        select_entries(m, span, state);
+    }
+    struct attention_params p = {
+        .sink = w->attn_sink,
+        .q = s->q + row * heads,
+        .ring = state->window,
+        .compressed = state->compressed,
+        .selected = csa ? s->selected + row * c->index_topk : NULL,
+        .n_selected = csa ? s->n_selected + row : NULL,
+        .rope = rope,
+        .n = span->n,
+        .position = span->position,
+        .heads = c->num_attention_heads,
+        .ring_slots = WINDOW_SLOTS,
+        .ratio = ratio,
+        .topk = c->index_topk,
+        .round = r->activation,
+        .out = s->heads_out + row * heads,
+    };
+    m->backend->ops->attention(m->backend, &p);
+}
+
+/* s->u [n, hidden], normed, to s->y */
+static void attention(struct model *m, const struct step *step, int32_t block)
+{
+    const struct model_config *c = m->config;
+    const struct layer_weights *w = model_block_weights(m, block);
+    struct step_memory *s = &m->step;
+    int32_t ratio = c->compress_ratios[block];
+    project(m, step, w, ratio);
+    for (int32_t i = 0; i < step->n_spans; i++)
+        attend(m, &step->spans[i], w, block, ratio);
+    struct grouped_params grouped = {
+        /* (11), bf16 activations as in the published code */
+        .w = w->wo_a,
+        .x = s->heads_out,
+        .n = step->n,
+        .groups = c->o_groups,
+        .rank = c->o_lora_rank,
+        .cols = c->num_attention_heads * HEAD_DIM / c->o_groups,
+        .round = m->rounding.activation,
+        .y = s->grouped,
+    };
+    m->backend->ops->grouped(m->backend, &grouped);
+    linear_one(m, &w->wo_b, s->grouped, step->n, s->y); /* (12) */
+}
+
+/* ---- mixture of experts --------------------------------------------------------------------- */
+
+static void moe(struct model *m, const struct step *step, int32_t block)
+{
+    const struct model_config *c = m->config;
+    const struct layer_weights *w = model_block_weights(m, block);
+    struct step_memory *s = &m->step;
+    struct route_params route = {
+        .gate = w->gate,
+        .bias = w->gate_bias,
+        .tid2eid = w->gate_tid2eid,
+        .x = s->u,
+        .ids = s->ids,
+        .n = step->n,
+        .hidden = c->hidden_size,
+        .top = c->num_experts_per_tok,
+        .scaling = c->routed_scaling_factor,
+        .experts = s->experts,
+        .weights = s->expert_weights,
+    };
+    m->backend->ops->route(m->backend, &route);
+    struct experts_params experts = {
+        .experts = m->experts + (int64_t)block * (c->n_routed_experts + c->n_shared_experts),
+        .n_routed = c->n_routed_experts,
+        .n_shared = c->n_shared_experts,
+        .x = s->u,
+        .chosen = s->experts,
+        .weights = s->expert_weights,
+        .n = step->n,
+        .hidden = c->hidden_size,
+        .inner = c->moe_intermediate_size,
+        .top = c->num_experts_per_tok,
+        .limit = SWIGLU_LIMIT,
+        .round_in = m->rounding.linear_in,
+        .round_out = m->rounding.activation,
+        .out = s->y,
+    };
+    m->backend->ops->experts(m->backend, &experts);
+}
+
+/* ---- a block -------------------------------------------------------------------------------- */
+
+static void hc_pre(struct model *m, const struct step *step, const struct tensor *fn,
+                   const struct tensor *base, const struct tensor *scale)
+{
+    struct step_memory *s = &m->step;
+    m->backend->ops->hc_pre(m->backend, &(struct hc_pre_params){.fn = *fn,
+                                                                .base = *base,
+                                                                .scale = *scale,
+                                                                .streams = s->streams,
+                                                                .n = step->n,
+                                                                .hidden = m->config->hidden_size,
+                                                                .round = m->rounding.activation,
+                                                                .out = s->u,
+                                                                .post = s->post,
+                                                                .comb = s->comb});
+}
+
+static void hc_post(struct model *m, const struct step *step)
+{
+    struct step_memory *s = &m->step;
+    m->backend->ops->hc_post(m->backend, &(struct hc_post_params){.y = s->y,
+                                                                  .streams = s->streams,
+                                                                  .post = s->post,
+                                                                  .comb = s->comb,
+                                                                  .n = step->n,
+                                                                  .hidden = m->config->hidden_size,
+                                                                  .round = m->rounding.activation,
+                                                                  .streams_out = s->streams_next});
+    float *swap = s->streams;
+    s->streams = s->streams_next;
+    s->streams_next = swap;
+}
+
+/* 2.2: both sub-layers in the same wrapper, streams to streams. */
+static void block_run(struct model *m, const struct step *step, int32_t block)
+{
+    const struct layer_weights *w = model_block_weights(m, block);
+    hc_pre(m, step, &w->hc_attn_fn, &w->hc_attn_base, &w->hc_attn_scale);
+    norm(m, &w->attn_norm, m->step.u, step->n, m->config->hidden_size);
+    attention(m, step, block);
+    hc_post(m, step);
+    hc_pre(m, step, &w->hc_ffn_fn, &w->hc_ffn_base, &w->hc_ffn_scale);
+    norm(m, &w->ffn_norm, m->step.u, step->n, m->config->hidden_size);
+    moe(m, step, block);
+    hc_post(m, step);
+}
+
+/* ---- tracing -------------------------------------------------------------------------------- */
+
+static void trace_row(struct model *m, int32_t layer, const struct span *span, int32_t i)
+{
+    const struct model_config *c = m->config;
+    struct step_memory *s = &m->step;
+    int64_t row = span->row + i, width = (int64_t)HC_MULT * c->hidden_size;
+    int32_t ratio = c->compress_ratios[layer], position = span->position + i;
+    int32_t experts[TOP_EXPERTS_MAX], n_selected = -1;
+    int32_t *selected = calloc(POSITIONS_MAX / RATIO_HCA, sizeof *selected);
+    float *streams = calloc((size_t)width, sizeof *streams);
+    ASSERT(selected != NULL && streams != NULL);
+    const struct backend_ops *ops = m->backend->ops;
+    ops->download(m->backend, streams, s->streams + row * width, (size_t)width * sizeof *streams);
+    ops->download(m->backend, experts, s->experts + row * c->num_experts_per_tok,
+                  (size_t)c->num_experts_per_tok * sizeof *experts);
+    double sum = 0;
+    for (int64_t k = 0; k < width; k++)
+        sum += (double)streams[k] * streams[k];
+    if (ratio == RATIO_CSA) {
+        ops->download(m->backend, &n_selected, s->n_selected + row, sizeof n_selected);
+        ops->download(m->backend, selected, s->selected + row * c->index_topk,
+                      (size_t)n_selected * sizeof *selected);
+    } else if (ratio != 0) {
+        n_selected = (position + 1) / ratio;
+        for (int32_t j = 0; j < n_selected; j++)
+            selected[j] = j;
+    }
+    struct layer_trace trace = {
+        layer,    position,  sqrt(sum / (double)width), experts, c->num_experts_per_tok,
+        selected, n_selected};
+    m->trace(m->trace_user, &trace);
+    free(streams);
+    free(selected);
+}
+
+static void trace_layer(struct model *m, const struct step *step, int32_t layer)
+{
+    for (int32_t i = 0; i < step->n_spans && m->trace != NULL; i++) {
+        for (int32_t j = 0; j < step->spans[i].n; j++)
+            trace_row(m, layer, &step->spans[i], j);
+    }
+}
+
+/* ---- logits --------------------------------------------------------------------------------- */
+
+/* The tensors between the last streams and the logits; the draft block has its own. */
+struct output {
+    const struct tensor *fn, *base, *scale, *norm;
+};
+
+/* One row of logits that somebody wants. */
+struct wanted {
+    int32_t row;
+    float *to; /* host [vocab] */
+};
+
+/* (23) (24) over rows that were gathered into streams_next. */
+static void logits_of(struct model *m, const struct output *out, const struct wanted *wanted,
+                      int32_t n)
+{
+    const struct model_config *c = m->config;
+    const struct backend_ops *ops = m->backend->ops;
+    struct step_memory *s = &m->step;
+    size_t width = (size_t)HC_MULT * (size_t)c->hidden_size;
+    for (int32_t i = 0; i < n; i++)
+        ops->copy(m->backend, s->streams_next + (size_t)i * width,
+                  s->streams + (size_t)wanted[i].row * width, width * sizeof(float));
+    ops->hc_head(m->backend, &(struct hc_head_params){.fn = *out->fn,
+                                                      .base = *out->base,
+                                                      .scale = *out->scale,
+                                                      .streams = s->streams_next,
+                                                      .n = n,
+                                                      .hidden = c->hidden_size,
+                                                      .round = m->rounding.activation,
+                                                      .out = s->u});
+    norm(m, out->norm, s->u, n, c->hidden_size);
+    struct linear_params head = {.x = s->u,
+                                 .n = n,
+                                 .cols = c->hidden_size,
+                                 .round_in = ROUND_NONE,
+                                 .n_outs = 1,
+                                 .outs = {{m->weights->head, s->logits, ROUND_NONE}}};
+    ops->linear(m->backend, &head);
+    for (int32_t i = 0; i < n; i++)
+        ops->download(m->backend, wanted[i].to, s->logits + (int64_t)i * c->vocab_size,
+                      (size_t)c->vocab_size * sizeof(float));
+}
+
+/* Adds what a span wants: all of its rows, or the last, or both (the last is then computed twice).
+ */
+static int32_t wanted_add(struct wanted *wanted, int32_t n, const struct span *span, float *all,
+                          float *last, int32_t vocab)
+{
+    for (int32_t i = 0; i < span->n && all != NULL; i++)
+        wanted[n++] = (struct wanted){span->row + i, all + (int64_t)i * vocab};
+    if (last != NULL)
+        wanted[n++] = (struct wanted){span->row + span->n - 1, last};
+    return n;
+}
+
+static void wanted_run(struct model *m, const struct output *out, const struct wanted *wanted,
+                       int32_t n)
+{
+    for (int32_t at = 0; at < n; at += STEP_TOKENS_MAX)
+        logits_of(m, out, wanted + at, n - at < STEP_TOKENS_MAX ? n - at : STEP_TOKENS_MAX);
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+/* Keeps the streams of the step's rows for the draft block. */
+static void streams_keep(struct model *m, const struct step *step)
+{
+    size_t width = (size_t)HC_MULT * (size_t)m->config->hidden_size;
+    for (int32_t i = 0; i < step->n_spans; i++) {
+        const struct span *span = &step->spans[i];
+        for (int32_t j = 0; j < span->n && span->sequence->streams != NULL; j++) {
+            size_t slot = (size_t)(span->position + j) % STREAM_SLOTS;
+            m->backend->ops->copy(m->backend, span->sequence->streams + slot * width,
+                                  m->step.streams + (size_t)(span->row + j) * width,
+                                  width * sizeof(float));
+        }
+    }
+}
+
+void model_step(struct model *m, const struct segment *segments, int n_segments)
+{
+    const struct model_config *c = m->config;
+    struct step step = {0};
+    int32_t ids[STEP_TOKENS_MAX];
+    struct wanted wanted[2 * STEP_TOKENS_MAX];
+    for (int i = 0; i < n_segments; i++) {
+        const struct segment *g = &segments[i];
+        span_add(&step, g->sequence, g->sequence->length, g->n);
+        for (int32_t j = 0; j < g->n; j++)
+            ids[step.spans[i].row + j] = g->ids[j];
+    }
+    step_begin(m, &step, ids);
+    struct embed_params embed = {m->weights->embed, m->step.ids, step.n, HC_MULT, m->step.streams};
+    m->backend->ops->embed(m->backend, &embed);
+    for (int32_t layer = 0; layer < c->num_hidden_layers; layer++) {
+        block_run(m, &step, layer);
+        trace_layer(m, &step, layer);
+    }
+    streams_keep(m, &step);
+    int32_t n = 0;
+    for (int i = 0; i < n_segments; i++) {
+        n = wanted_add(wanted, n, &step.spans[i], segments[i].logits_all, segments[i].logits_last,
+                       c->vocab_size);
+        segments[i].sequence->length += segments[i].n;
+    }
+    const struct model_weights *w = m->weights;
+    struct output out = {&w->hc_head_fn, &w->hc_head_base, &w->hc_head_scale, &w->norm};
+    wanted_run(m, &out, wanted, n);
+}
+
+void model_layer(struct model *m, struct sequence *sequence, int32_t layer, const int32_t *ids,
+                 int32_t n, const float *in, float *out)
+{
+    ASSERT(layer >= 0 && layer < m->config->num_hidden_layers);
+    struct step step = {0};
+    size_t bytes = (size_t)n * HC_MULT * (size_t)m->config->hidden_size * sizeof(float);
+    span_add(&step, sequence, sequence->length, n);
+    step_begin(m, &step, ids);
+    m->backend->ops->upload(m->backend, m->step.streams, in, bytes);
+    block_run(m, &step, layer);
+    m->backend->ops->download(m->backend, out, m->step.streams, bytes);
+    sequence->length += n;
+}
+
+/* (2.8): streams of position i and the token at i + 1 into new streams. */
+static void draft_join(struct model *m, const struct step *step, const struct mtp_weights *w)
+{
+    const struct model_config *c = m->config;
+    const struct backend_ops *ops = m->backend->ops;
+    struct step_memory *s = &m->step;
+    size_t hidden = (size_t)c->hidden_size, width = HC_MULT * hidden;
+    for (int32_t i = 0; i < step->n_spans; i++) {
+        const struct span *span = &step->spans[i];
+        for (int32_t j = 0; j < span->n; j++) {
+            size_t slot = (size_t)(span->position + j) % STREAM_SLOTS;
+            ops->copy(m->backend, s->streams_next + (size_t)(span->row + j) * width,
+                      span->sequence->streams + slot * width, width * sizeof(float));
+        }
+    }
+    ops->embed(m->backend, &(struct embed_params){m->weights->embed, s->ids, step->n, 1, s->u});
+    norm(m, &w->enorm, s->u, step->n, c->hidden_size);
+    linear_one(m, &w->e_proj, s->u, step->n, s->y);
+    norm(m, &w->hnorm, s->streams_next, step->n * HC_MULT, c->hidden_size);
+    for (size_t part = 0; part < HC_MULT; part++) { /* a linear takes at most a step's rows */
+        size_t at = part * (size_t)step->n * hidden;
+        linear_one(m, &w->h_proj, s->streams_next + at, step->n, s->streams + at);
+    }
+    struct mtp_join_params join = {.e = s->y,
+                                   .h = s->streams,
+                                   .n = step->n,
+                                   .hidden = c->hidden_size,
+                                   .round = m->rounding.activation,
+                                   .streams = s->streams};
+    ops->mtp_join(m->backend, &join);
+}
+
+void model_draft(struct model *m, const struct draft_segment *segments, int n_segments)
+{
+    const struct model_config *c = m->config;
+    const struct mtp_weights *w = &m->weights->mtp[0];
+    struct step step = {0};
+    int32_t ids[STEP_TOKENS_MAX], n = 0;
+    struct wanted wanted[2 * STEP_TOKENS_MAX];
+    ASSERT(c->num_nextn_predict_layers == 1);
+    for (int i = 0; i < n_segments; i++) {
+        const struct draft_segment *g = &segments[i];
+        struct sequence *q = g->sequence;
+        ASSERT(g->n <= q->length - q->draft_length);
+        ASSERT(q->length - q->draft_length <= STREAM_SLOTS);
+        span_add(&step, q, q->draft_length, g->n);
+        for (int32_t j = 0; j < g->n; j++)
+            ids[step.spans[i].row + j] = g->next_ids[j];
+        n = wanted_add(wanted, n, &step.spans[i], g->logits_all, g->logits_last, c->vocab_size);
+        q->draft_length += g->n;
+    }
+    step_begin(m, &step, ids);
+    draft_join(m, &step, w);
+    block_run(m, &step, c->num_hidden_layers);
+    struct output out = {&w->hc_head_fn, &w->hc_head_base, &w->hc_head_scale, &w->norm};
+    wanted_run(m, &out, wanted, n);
+}

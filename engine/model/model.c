@@ -1,0 +1,264 @@
+/*
+ * Opening a network: checkpoint, backend, scratch memory, the table of roundings.  Runs no step.
+ */
+#include "engine/model/model.h"
+
+#include "engine/model/network.h"
+#include "kernels/check.h"
+#include "kernels/cpu/cpu.h"
+
+#include <assert.h>
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The roundings of each numerics (model.md section 2; ../golden/README names the two left out). */
+static const struct rounding ROUNDINGS[] = {
+    [NUMERICS_EXACT] = {ROUND_NONE, ROUND_NONE, ROUND_NONE, ROUND_NONE, false},
+    [NUMERICS_OFFICIAL] = {ROUND_BF16, ROUND_FP8_128, ROUND_FP8_64, ROUND_FP4_32, true},
+};
+
+static const char *const NUMERICS_NAMES[] = {
+    [NUMERICS_EXACT] = "exact",
+    [NUMERICS_OFFICIAL] = "official",
+};
+
+static const char *const ISA_NAMES[] = {
+    [ISA_AUTO] = "auto",
+    [ISA_BASELINE] = "baseline",
+    [ISA_AVX2] = "avx2",
+    [ISA_AVX512] = "avx512",
+};
+
+const char *numerics_name(enum numerics numerics)
+{
+    return NUMERICS_NAMES[numerics];
+}
+
+_Bool numerics_parse(const char *name, enum numerics *out)
+{
+    for (size_t i = 0; i < sizeof NUMERICS_NAMES / sizeof *NUMERICS_NAMES; i++) {
+        if (strcmp(name, NUMERICS_NAMES[i]) == 0) {
+            *out = (enum numerics)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+_Bool isa_parse(const char *name, enum isa *out)
+{
+    for (size_t i = 0; i < sizeof ISA_NAMES / sizeof *ISA_NAMES; i++) {
+        if (strcmp(name, ISA_NAMES[i]) == 0) {
+            *out = (enum isa)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+int32_t model_blocks(const struct model_config *c)
+{
+    return c->num_hidden_layers + c->num_nextn_predict_layers;
+}
+
+const struct layer_weights *model_block_weights(const struct model *model, int32_t block)
+{
+    int32_t layers = model->config->num_hidden_layers;
+    return block < layers ? &model->weights->layers[block]
+                          : &model->weights->mtp[block - layers].block;
+}
+
+/* P8.  YaRN blends each frequency with itself divided by the factor, over a ramp of channels. */
+static void frequencies_fill(double frequency[ROPE_KINDS][ROPE_HEAD_DIM / 2])
+{
+    const double pi = 3.14159265358979323846;
+    const double span = ROPE_HEAD_DIM / (2 * log(COMPRESS_THETA));
+    double low = floor(span * log(YARN_ORIGINAL / (YARN_BETA_FAST * 2 * pi)));
+    double high = ceil(span * log(YARN_ORIGINAL / (YARN_BETA_SLOW * 2 * pi)));
+    for (int i = 0; i < ROPE_HEAD_DIM / 2; i++) {
+        double exponent = -2.0 * i / ROPE_HEAD_DIM;
+        double plain = pow(COMPRESS_THETA, exponent);
+        double ramp = fmin(fmax((i - low) / (high - low), 0), 1);
+        frequency[ROPE_WINDOW][i] = pow(ROPE_THETA, exponent);
+        frequency[ROPE_COMPRESSED][i] = plain * (1 - ramp) + plain / YARN_FACTOR * ramp;
+    }
+}
+
+/* The shared experts stand behind the routed ones: every token takes them. */
+static bool experts_bind(struct model *m)
+{
+    const struct model_config *c = m->config;
+    int32_t n = c->n_routed_experts + c->n_shared_experts;
+    ASSERT(c->n_shared_experts == 1); /* one set of tensors in config/weights.def */
+    m->experts = calloc((size_t)model_blocks(c) * (size_t)n, sizeof *m->experts);
+    if (m->experts == NULL)
+        return false;
+    for (int32_t block = 0; block < model_blocks(c); block++) {
+        const struct layer_weights *w = model_block_weights(m, block);
+        struct expert *experts = m->experts + (int64_t)block * n;
+        for (int32_t e = 0; e < c->n_routed_experts; e++)
+            experts[e] = (struct expert){w->experts[e].w1, w->experts[e].w2, w->experts[e].w3};
+        experts[n - 1] = (struct expert){w->shared_w1, w->shared_w2, w->shared_w3};
+    }
+    return true;
+}
+
+static int32_t most(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+static struct backend_limits limits_of(const struct model_config *c)
+{
+    int32_t cols = HC_MULT * c->hidden_size;
+    cols = most(cols, c->num_attention_heads * HEAD_DIM / c->o_groups);
+    cols = most(cols, c->o_groups * c->o_lora_rank);
+    cols = most(cols, most(c->q_lora_rank, c->moe_intermediate_size));
+    return (struct backend_limits){
+        .tokens = STEP_TOKENS_MAX,
+        .cols = cols,
+        .groups = c->o_groups,
+        .index_heads = c->index_n_heads,
+        .topk = c->index_topk,
+        .inner = c->moe_intermediate_size,
+        .hidden = c->hidden_size,
+        .experts = c->n_routed_experts + c->n_shared_experts,
+        .top = c->num_experts_per_tok + c->n_shared_experts,
+    };
+}
+
+static void step_carve(const struct model_config *c, struct step_memory *s, struct carve *carve)
+{
+    const int64_t n = STEP_TOKENS_MAX, heads = (int64_t)c->num_attention_heads * HEAD_DIM;
+    const struct {
+        void *member;
+        int64_t width;
+    } PIECES[] = {
+        {&s->ids, 1},
+        {&s->positions, 1},
+        {&s->block_positions, 1},
+        {&s->rope[ROPE_WINDOW], ROPE_ROW},
+        {&s->rope[ROPE_COMPRESSED], ROPE_ROW},
+        {&s->block_rope_csa, ROPE_ROW},
+        {&s->block_rope_hca, ROPE_ROW},
+        {&s->streams, HC_MULT * c->hidden_size},
+        {&s->streams_next, HC_MULT * c->hidden_size},
+        {&s->post, HC_MULT},
+        {&s->comb, HC_MULT * HC_MULT},
+        {&s->u, c->hidden_size},
+        {&s->y, c->hidden_size},
+        {&s->q_lora, c->q_lora_rank},
+        {&s->q, heads},
+        {&s->kv, HEAD_DIM},
+        {&s->heads_out, heads},
+        {&s->grouped, c->o_groups * c->o_lora_rank},
+        {&s->kappa, 2 * HEAD_DIM},
+        {&s->gamma, 2 * HEAD_DIM},
+        {&s->index_kappa, 2 * INDEX_HEAD_DIM},
+        {&s->index_gamma, 2 * INDEX_HEAD_DIM},
+        {&s->index_q, c->index_n_heads * INDEX_HEAD_DIM},
+        {&s->index_weights, c->index_n_heads},
+        {&s->selected, c->index_topk},
+        {&s->n_selected, 1},
+        {&s->experts, c->num_experts_per_tok},
+        {&s->expert_weights, c->num_experts_per_tok},
+        {&s->logits, c->vocab_size},
+    };
+    static_assert(sizeof(float) == sizeof(int32_t), "one element size for all pieces");
+    for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++) {
+        void *at = carve_take(carve, n * PIECES[i].width, sizeof(float));
+        memcpy(PIECES[i].member, &at, sizeof at);
+    }
+}
+
+static int online_processors(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n < CPU_THREADS_MAX ? n : CPU_THREADS_MAX;
+}
+
+static enum status backend_open(struct model *m, const struct model_options *options,
+                                struct error *err)
+{
+    static const enum cpu_isa FORCED[] = {
+        [ISA_BASELINE] = CPU_BASELINE, [ISA_AVX2] = CPU_AVX2, [ISA_AVX512] = CPU_AVX512};
+    enum cpu_isa isa = options->isa == ISA_AUTO ? cpu_isa_best() : FORCED[options->isa];
+    if (!cpu_isa_available(isa))
+        return error_set(err, ERR_USAGE, "--isa %s: this processor does not have it",
+                         ISA_NAMES[options->isa]);
+    if (options->threads < 0 || options->threads > CPU_THREADS_MAX)
+        return error_set(err, ERR_USAGE, "--threads: 0 (all) to %d", CPU_THREADS_MAX);
+    int threads = options->threads == 0 ? online_processors() : options->threads;
+    struct backend_limits limits = limits_of(m->config);
+    m->backend = backend_cpu_create(isa, threads, &limits);
+    if (m->backend == NULL)
+        return error_set(err, ERR_CAPACITY, "no memory or threads for the CPU backend");
+    return OK;
+}
+
+enum status model_open(const char *dir, const struct model_options *options, struct model **out,
+                       struct error *err)
+{
+    struct model *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return error_set(err, ERR_CAPACITY, "model: out of memory");
+    enum status status = checkpoint_open(dir, &m->checkpoint, err);
+    if (status != OK)
+        goto out_model;
+    m->config = checkpoint_config(m->checkpoint);
+    m->weights = checkpoint_weights(m->checkpoint);
+    m->rounding = ROUNDINGS[options->numerics];
+    frequencies_fill(m->frequency);
+    status = backend_open(m, options, err);
+    if (status != OK)
+        goto out_model;
+    struct carve carve = {NULL, 0};
+    step_carve(m->config, &m->step, &carve);
+    m->bytes = carve.used;
+    m->memory = m->backend->ops->reserve(m->backend, m->bytes);
+    if (m->memory == NULL || !experts_bind(m)) {
+        status = error_set(err, ERR_CAPACITY, "model: no memory for a step (%zu bytes)", m->bytes);
+        goto out_model;
+    }
+    carve = (struct carve){m->memory, 0};
+    step_carve(m->config, &m->step, &carve);
+    *out = m;
+    return OK;
+
+out_model:
+    model_close(m);
+    return status;
+}
+
+void model_close(struct model *m)
+{
+    if (m == NULL)
+        return;
+    if (m->backend != NULL) {
+        m->backend->ops->release(m->backend, m->memory, m->bytes);
+        m->backend->ops->destroy(m->backend);
+    }
+    free(m->experts);
+    checkpoint_close(m->checkpoint);
+    free(m);
+}
+
+const struct model_config *model_config(const struct model *m)
+{
+    return m->config;
+}
+
+const char *model_isa_name(const struct model *m)
+{
+    return m->backend->ops->variant(m->backend);
+}
+
+void model_trace_set(struct model *m, model_trace_fn *fn, void *user)
+{
+    m->trace = fn;
+    m->trace_user = user;
+}
