@@ -32,18 +32,20 @@ ISA_FLAGS = $(if $(findstring _avx512.,$(1)),-mavx512f -mavx512bw -mavx512dq -ma
 HOST_OPT = $(if $(filter kernels/% engine/model/%,$(1)),-O2,-O1)
 
 # ---- sources ------------------------------------------------------------------------------------
-# One library holds everything but the files with a main(); a program links what it uses of it.
-MAIN_SRC := engine/main.c init/init.c init/console.c
-LIB_SRC := $(filter-out $(MAIN_SRC),$(wildcard engine/*.c engine/*/*.c kernels/*.c kernels/cpu/*.c init/*.c))
+# Two libraries hold everything but the files with a main(); a program links what it uses of its own.
+# init and console know nothing of the engine and link no library of others.
+LIB_SRC := $(filter-out engine/main.c,$(wildcard engine/*.c engine/*/*.c kernels/*.c kernels/cpu/*.c))
+BOX_SRC := $(filter-out init/init.c init/console.c,$(wildcard init/*.c))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 FORMAT_SRC := $(wildcard config/*.h engine/*.[ch] engine/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
               init/*.[ch] tools/*.[ch] tests/*/*.[ch])
 
 MUSL_LIB := build/musl/libv4box.a
 HOST_LIB := build/host/libv4box.a
+MUSL_BOX := build/musl/libbox.a
+HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
 PROGRAMS := build/engine build/console build/init build/synth
-IMAGE := build/v4box-vmlinuz build/v4box-initramfs.cpio.zst build/v4box-bom.txt
 
 .PHONY: all help image run stop serve test unit run-unit tidy clean setup FORCE
 .SECONDARY:
@@ -70,31 +72,35 @@ build/host/%.o: %.c build/host/flags | setup
 	gcc $(CFLAGS_HOST) $(call HOST_OPT,$<) $(call ISA_FLAGS,$<) -c $< -o $@
 
 $(MUSL_LIB): $(LIB_SRC:%.c=build/musl/%.o)
-	@rm -f $@
-	ar rcsD $@ $^
-
 $(HOST_LIB): $(LIB_SRC:%.c=build/host/%.o)
+$(MUSL_BOX): $(BOX_SRC:%.c=build/musl/%.o)
+$(HOST_BOX): $(BOX_SRC:%.c=build/host/%.o)
+$(MUSL_LIB) $(HOST_LIB) $(MUSL_BOX) $(HOST_BOX):
 	@rm -f $@
 	ar rcsD $@ $^
 
 # ---- programs that ship -------------------------------------------------------------------------
-LINK_MUSL = musl-gcc $(LDFLAGS_MUSL) $< $(MUSL_LIB) $(LIBS) -o $@
+LINK_MUSL = musl-gcc $(LDFLAGS_MUSL) $^ $(LIBS) -o $@
 
 build/engine: build/musl/engine/main.o $(MUSL_LIB) ; $(LINK_MUSL)
-build/console: build/musl/init/console.o $(MUSL_LIB) ; $(LINK_MUSL)
-build/init: build/musl/init/init.o $(MUSL_LIB) ; $(LINK_MUSL)
+build/console: build/musl/init/console.o $(MUSL_BOX) ; $(LINK_MUSL)
+build/init: build/musl/init/init.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/synth: build/musl/tools/synth.o $(MUSL_LIB) ; $(LINK_MUSL)
 
 # ---- the same with sanitizers, for tests --------------------------------------------------------
-LINK_HOST = gcc $(LDFLAGS_HOST) $< $(HOST_LIB) $(LIBS) -o $@
+LINK_HOST = gcc $(LDFLAGS_HOST) $^ $(LIBS) -o $@
 
 build/host/engine: build/host/engine/main.o $(HOST_LIB) ; $(LINK_HOST)
-build/host/console: build/host/init/console.o $(HOST_LIB) ; $(LINK_HOST)
+build/host/console: build/host/init/console.o $(HOST_BOX) ; $(LINK_HOST)
 build/host/synth: build/host/tools/synth.o $(HOST_LIB) ; $(LINK_HOST)
+
+build/host/unit/test_init_%: build/host/tests/unit/test_init_%.o $(HOST_BOX)
+	@mkdir -p $(@D)
+	gcc $(LDFLAGS_HOST) $^ -lcmocka -o $@
 
 build/host/unit/%: build/host/tests/unit/%.o $(HOST_LIB)
 	@mkdir -p $(@D)
-	gcc $(LDFLAGS_HOST) $< $(HOST_LIB) $(LIBS) -lcmocka -o $@
+	gcc $(LDFLAGS_HOST) $^ $(LIBS) -lcmocka -o $@
 
 # ---- what comes from Debian ---------------------------------------------------------------------
 setup: ## install the Debian packages that this machine lacks
@@ -103,6 +109,25 @@ setup: ## install the Debian packages that this machine lacks
 # Rewritten only when another build of a library went in.
 $(MUSL_PREFIX)/packages: config/packages.txt $(wildcard tools/deps/*.sh) | setup
 	@tools/deps/prefix.sh $(CACHE) $(MUSL_PREFIX)
+
+# ---- the image ----------------------------------------------------------------------------------
+ROOTFS_SRC := $(shell find rootfs -type f) config/modules.list config/packages.txt config/busybox.config \
+              config/dropbear.h tools/image.sh tools/modules.sh $(wildcard tools/deps/*.sh)
+
+image: build/v4box-initramfs.cpio.zst ## assemble kernel, initramfs and bill of materials
+
+# Makes all three files; the other two are never older.
+build/v4box-initramfs.cpio.zst: build/engine build/console build/init $(ROOTFS_SRC) | setup
+	@tools/image.sh $(CACHE) build
+
+run: image ## boot the image in QEMU with the demo model; prints URL, key and a curl line
+	@tools/run.sh run
+
+stop: ## end the box that `make run` or `make serve` started
+	@tools/run.sh stop
+
+serve: build/engine ## run the same engine on this machine, without QEMU
+	@tools/run.sh serve
 
 # ---- checking -----------------------------------------------------------------------------------
 unit: $(UNIT) ## build the unit tests

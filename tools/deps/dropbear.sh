@@ -4,9 +4,10 @@ INPUTS=config/dropbear.h
 build() {
     cp "$ROOT/config/dropbear.h" localoptions.h
     # No zlib: compression before authentication is attack surface, and the console prints little.
-    # No lastlog, utmp, wtmp: nobody reads them here.  No syslog: init collects standard error.
+    # No lastlog, utmp, wtmp: nobody reads them here.  Syslog stays in: without it -E is refused, the
+    # option that sends the log to standard error, where init collects it.
     ./configure CC="$MUSL_CC" CFLAGS="$MUSL_CFLAGS" --enable-static --enable-bundled-libtom \
-        --disable-zlib --disable-pam --disable-syslog --disable-lastlog --disable-utmp \
+        --disable-zlib --disable-pam --disable-lastlog --disable-utmp \
         --disable-utmpx --disable-wtmp --disable-wtmpx --disable-loginfunc --disable-pututline \
         --disable-pututxline --disable-harden
     make -j"$JOBS" PROGRAMS="dropbear dropbearkey" MULTI=1 STATIC=1

@@ -7,6 +7,8 @@
 #
 # Sourced, with ROOT (the tree) and CACHE set.
 
+# What our own programs link against.
+LIBRARIES="json-c libmicrohttpd utf8proc libsodium"
 PINS=$ROOT/config/packages.txt
 APT_VIEW=$CACHE/apt
 # No package list is older than this when a pin is fetched; a stale one answers 404.

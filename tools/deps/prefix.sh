@@ -3,11 +3,11 @@
 # OUT gets include/, lib/ (static libraries only), kernel-headers/ and `packages`, which names the
 # builds that went in and is rewritten only when they change, so that objects may depend on it.
 set -euo pipefail
+ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 CACHE=$1 OUT=$2
-LIBRARIES="json-c libmicrohttpd utf8proc libsodium"
-here=$(dirname "$0")
+. "$ROOT/tools/deps/lib.sh"
 
-built=$("$here/build.sh" "$CACHE" $LIBRARIES)
+built=$("$ROOT/tools/deps/build.sh" "$CACHE" $LIBRARIES)
 names=$(basename -a $built)
 if [ -f "$OUT/packages" ] && [ "$(cat "$OUT/packages")" = "$names" ]; then
     exit 0
