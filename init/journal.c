@@ -24,8 +24,7 @@ void journal_line(struct journal *j, const char *who, const char *line, size_t n
     size_t room = LOG_LINE_BYTES - t.len;
     text_add_printable(&t, line, n < room ? n : room);
     ring_add(&j->ring, t.data, t.len);
-    if (j->echo_fd >= 0 &&
-        (write(j->echo_fd, t.data, t.len) < 0 || write(j->echo_fd, "\r\n", 2) < 0))
+    if (j->echo_fd >= 0 && (write(j->echo_fd, t.data, t.len) < 0 || write(j->echo_fd, "\n", 1) < 0))
         j->echo_fd = -1; /* a serial line that refuses bytes must not stop the boot */
 }
 

@@ -1,0 +1,188 @@
+#!/bin/bash
+# Boots the image in QEMU, ends it, or serves the same engine on this machine.
+#
+#   tools/run.sh run   [--dir DIR] [--serial SOCKET] [--bare] [--append WORDS] [--overlay FILE.cpio]
+#   tools/run.sh stop  [--dir DIR]
+#   tools/run.sh serve [--dir DIR] [--port PORT]
+#
+# DIR (default build/run) keeps a developer's API key and SSH key, made once, and what a running box
+# was given: url, ssh_port, qemu.pid.  The boot tests use the same script, so they boot what people
+# boot: --serial gives them the serial line as a socket, --bare leaves out all site data (a box on
+# metal), --append adds kernel command line words, --overlay a second archive over the image.
+set -eu
+cd "$(dirname "$0")/.."
+
+DIR=build/run SERIAL='' BARE=no APPEND='' OVERLAY='' PORT=8080
+KERNEL=build/v4box-vmlinuz INITRD=build/v4box-initramfs.cpio.zst MODEL=rootfs/models/demo
+MEMORY_MIB=1024     # the image unpacked is 60 MiB, the engine less than 200
+PROBE_SECONDS=10    # a kernel under working KVM panics for want of a root within 2
+HEALTHY_SECONDS=300 # the slowest boot seen under TCG, on a loaded machine, took 60
+STOP_SECONDS=20     # poweroff takes 3
+
+die() {
+    echo "run.sh: $*" >&2
+    exit 2
+}
+
+action=${1:-}
+[ $# -gt 0 ] && shift
+while [ $# -gt 0 ]; do
+    case $1 in
+    --bare) BARE=yes && shift && continue ;;
+    --dir | --serial | --append | --overlay | --port) [ $# -gt 1 ] || die "$1 needs a value" ;;
+    *) die "unknown argument '$1'" ;;
+    esac
+    case $1 in
+    --dir) DIR=$2 ;;
+    --serial) SERIAL=$2 ;;
+    --append) APPEND=$2 ;;
+    --overlay) OVERLAY=$2 ;;
+    --port) PORT=$2 ;;
+    esac
+    shift 2
+done
+
+# The first port from $1 on that nobody listens on.
+free_port() {
+    local port
+    for ((port = $1; port < $1 + 100; port++)); do
+        if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+            echo "$port"
+            return
+        fi
+    done
+    die "no free port from $1 on"
+}
+
+random_base62() {
+    # head closes the pipe early, which tr reports as a failure.
+    (LC_ALL=C tr -dc A-Za-z0-9 </dev/urandom || true) 2>/dev/null | head -c "$1"
+}
+
+# One API key (the secret here, its hash in the keys file) and one SSH key, made once.
+developer_keys() {
+    umask 077
+    mkdir -p "$DIR"
+    if [ ! -s "$DIR/keys" ]; then
+        local id secret hash
+        id=$(random_base62 8)
+        secret=ds_${id}_$(random_base62 32)
+        hash=$(printf %s "$secret" | sha256sum)
+        printf '%s\n' "$secret" >"$DIR/api_key"
+        printf '%s %s developer\n' "$id" "${hash%% *}" >"$DIR/keys"
+    fi
+    if [ ! -s "$DIR/ssh_key" ]; then
+        ssh-keygen -q -t ed25519 -N '' -C developer -f "$DIR/ssh_key"
+    fi
+}
+
+# Whether KVM boots a kernel here.  The device may exist and open, and the guest still say nothing,
+# so only a boot tells.  Asked once per boot of this machine.
+kvm_works() {
+    local note boot_id
+    [ -r /dev/kvm ] && [ -w /dev/kvm ] || return 1
+    boot_id=$(cat /proc/sys/kernel/random/boot_id)
+    note=$DIR/kvm-$boot_id
+    if [ ! -e "$note" ]; then
+        timeout --kill-after=2 $PROBE_SECONDS qemu-system-x86_64 -machine q35 -accel kvm -cpu host \
+            -m 256 -display none -monitor none -no-reboot -serial "file:$note.log" \
+            -kernel $KERNEL -append 'console=ttyS0 panic=-1' 2>"$note.err" </dev/null || true
+        grep -q 'Linux version' "$note.log" && echo yes >"$note" || echo no >"$note"
+    fi
+    [ "$(cat "$note")" = yes ]
+}
+
+# The three lines, as soon as the box answers.
+announce() {
+    local url=$1 alive=$2 waited=0
+    until curl -sf -o /dev/null --max-time 2 "$url/healthz"; do
+        kill -0 "$alive" 2>/dev/null && [ $((waited += 1)) -lt $HEALTHY_SECONDS ] || return 0
+        sleep 1
+    done
+    local key
+    key=$(cat "$DIR/api_key")
+    printf '%s\n' "" "URL   $url/v1" "key   $key" \
+        "try   curl -N $url/v1/chat/completions -H 'Authorization: Bearer $key' -H 'Content-Type: application/json' -d '{\"model\":\"$(model_id "$url" "$key")\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"The password of the lower scooter is cellar3527. What is the password of the lower scooter?\"}]}'" >&2
+}
+
+# The name that the API gives its one model.
+model_id() {
+    curl -sf --max-time 10 -H "Authorization: Bearer $2" "$1/v1/models" |
+        sed -n 's/.*"id": *"\([^"]*\)".*/\1/p' | head -n 1
+}
+
+running_pid() {
+    local pid
+    pid=$(cat "$DIR/qemu.pid" 2>/dev/null) || return 1
+    case $(cat "/proc/$pid/comm" 2>/dev/null) in
+    qemu-system*) echo "$pid" ;;
+    *) return 1 ;;
+    esac
+}
+
+run() {
+    developer_keys
+    running_pid >/dev/null && die "a box runs already in $DIR; make stop ends it"
+    local accel=(-accel "tcg,thread=multi" -cpu max) isa=baseline
+    kvm_works && accel=(-accel kvm -cpu host) isa=auto
+    local http ssh serial=(-serial mon:stdio) site=() initrd=$INITRD
+    http=$(free_port 8080)
+    ssh=$(free_port 2222)
+    echo "http://127.0.0.1:$http" >"$DIR/url"
+    echo "$ssh" >"$DIR/ssh_port"
+    [ -z "$SERIAL" ] || serial=(-monitor none -serial "unix:$SERIAL,server=on,wait=on")
+    [ "$BARE" = yes ] || site=(-fw_cfg "name=opt/v4box/keys,file=$DIR/keys"
+        -fw_cfg "name=opt/v4box/authorized_keys,file=$DIR/ssh_key.pub")
+    if [ -n "$OVERLAY" ]; then
+        # The kernel unpacks one archive after the other; the later one wins.
+        initrd=$DIR/initrd
+        cat "$INITRD" "$OVERLAY" >"$initrd"
+    fi
+    # restrict=on: the guest reaches nobody; the two forwards listen on loopback only.
+    qemu-system-x86_64 -machine q35 "${accel[@]}" -smp 2 -m $MEMORY_MIB -display none -no-reboot \
+        -pidfile "$DIR/qemu.pid" "${serial[@]}" "${site[@]}" \
+        -netdev "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:$http-:8080,hostfwd=tcp:127.0.0.1:$ssh-:22" \
+        -device virtio-net-pci,netdev=net -device virtio-rng-pci \
+        -kernel $KERNEL -initrd "$initrd" \
+        -append "console=ttyS0 quiet loglevel=4 panic=10 net.ifnames=0 v4box.isa=$isa $APPEND" <&0 &
+    local qemu=$! code=0
+    trap 'stop' INT TERM
+    [ "$BARE" = yes ] || announce "http://127.0.0.1:$http" $qemu &
+    wait $qemu || code=$?
+    rm -f "$DIR/qemu.pid"
+    return $code
+}
+
+# Asks the console to switch off; whatever still runs after that is killed.
+stop() {
+    local pid waited=0
+    pid=$(running_pid) || {
+        echo "run.sh: no box runs in $DIR"
+        return 0
+    }
+    timeout $STOP_SECONDS ssh -q -i "$DIR/ssh_key" -p "$(cat "$DIR/ssh_port")" -o BatchMode=yes \
+        -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o IdentitiesOnly=yes \
+        admin@127.0.0.1 poweroff || true
+    while kill -0 "$pid" 2>/dev/null; do
+        if [ $((waited += 1)) -eq $STOP_SECONDS ]; then
+            echo "run.sh: the box did not end in $STOP_SECONDS s, killing it" >&2
+            kill -9 "$pid"
+            break
+        fi
+        sleep 1
+    done
+    rm -f "$DIR/qemu.pid"
+}
+
+serve() {
+    developer_keys
+    PORT=$(free_port "$PORT")
+    announce "http://127.0.0.1:$PORT" $$ &
+    exec build/engine serve --model $MODEL --listen "127.0.0.1:$PORT" --keys "$DIR/keys" \
+        --admin "$DIR/engine.sock"
+}
+
+case $action in
+run | stop | serve) $action ;;
+*) die "usage: tools/run.sh run|stop|serve, see the top of this file" ;;
+esac
