@@ -74,7 +74,7 @@ build/host/obj/%.o: %.c build/host/flags | setup
 $(MUSL_LIB): $(LIB_SRC:%.c=build/musl/%.o)
 $(HOST_LIB): $(LIB_SRC:%.c=build/host/obj/%.o)
 $(MUSL_BOX): $(BOX_SRC:%.c=build/musl/%.o)
-$(HOST_BOX): $(BOX_SRC:%.c=build/host/%.o)
+$(HOST_BOX): $(BOX_SRC:%.c=build/host/obj/%.o)
 $(MUSL_LIB) $(HOST_LIB) $(MUSL_BOX) $(HOST_BOX):
 	@rm -f $@
 	ar rcsD $@ $^
@@ -96,7 +96,7 @@ build/host/engine: build/host/obj/engine/main.o $(HOST_LIB) ; $(LINK_HOST)
 build/host/console: build/host/obj/init/console.o $(HOST_BOX) ; $(LINK_HOST)
 build/host/synth: build/host/obj/tools/synth.o $(HOST_LIB) ; $(LINK_HOST)
 
-build/host/unit/test_init_%: build/host/tests/unit/test_init_%.o $(HOST_BOX)
+build/host/unit/test_init_%: build/host/obj/tests/unit/test_init_%.o $(HOST_BOX)
 	@mkdir -p $(@D)
 	gcc $(LDFLAGS_HOST) $^ -lcmocka -o $@
 
