@@ -22,9 +22,11 @@ EXACT_LOGPROB = 1e-4         # absolute, maximum
 EXACT_RMS = 1e-5             # relative, of the streams behind each layer
 LAYER_MEDIAN, LAYER_P90 = 1e-4, 1.5e-2
 OFFICIAL_KL, OFFICIAL_TOP1 = 2e-3, 0.85
-# The trained model is decided, so far fewer tokens flip; its README gives 2.1e-4 as the mean difference of
-# log-probabilities of answers between two faithful engines.
-DEMO_TOP1, DEMO_ANSWER_LOGPROB = 0.97, 2e-3
+# The trained model is decided: answers never flip. Elsewhere it is as far as `official` is from `exact`, which
+# agree in 96 % of the positions or more; between two faithful engines answers differed by 2.1e-4 on the average,
+# up to 1.7e-3 in one row.
+DEMO_TOP1, DEMO_ANSWER_LOGPROB = 0.95, 1e-2
+PROBES_AT_ONCE = 200         # positions asked for in one run
 
 tap = Tap()
 
@@ -90,7 +92,7 @@ def group_exact(engine):
 def official_agrees(out, case, what):
     divergence = kl(np.array(case["logits"]), np.array([out["logits"][str(p)] for p in case["probes"]]))
     top1 = agreement(out["top1"], case["top1"])
-    draft = agreement(out["draft_top1"], case["draft_top1"])
+    draft = agreement(out["draft_top1"], case["draft_top1"]) if "draft_top1" in case else 1.0
     tap.note(f"{what}: KL mean {divergence.mean():.1e} max {divergence.max():.1e}, top-1 {top1:.3f}, draft {draft:.3f}")
     return bool(divergence.mean() <= OFFICIAL_KL and top1 >= OFFICIAL_TOP1 and draft >= OFFICIAL_TOP1)
 
@@ -178,6 +180,21 @@ def fresh_case(model, ids):
             "next_logprob": log_softmax(logits)[np.arange(n - 1), ids[1:]], "draft_top1": m.draft(ids, streams).argmax(-1).tolist()}
 
 
+def logits_everywhere(engine, model, ids, *flags):
+    """One answer with every position probed, put together from runs that probe some."""
+    n, whole = len(ids), None
+    for start in range(0, n, PROBES_AT_ONCE):
+        out = engine.logits(model, ids, "exact", range(start, min(start + PROBES_AT_ONCE, n)), *flags)
+        if whole is None:
+            whole = out
+            continue
+        whole["logits"].update(out["logits"])
+        for layer, more in zip(whole["layers"], out["layers"]):
+            for key in layer:
+                layer[key] += more[key]
+    return whole
+
+
 def group_fresh(engine):
     for config, seed, length in (("nano.json", 11, 330), ("wide.json", 12, 260), ("nano.json", 13, 1)):
         model = engine.model(config, seed)
@@ -185,7 +202,7 @@ def group_fresh(engine):
             vocab = json.load(f)["vocab_size"]
         ids = np.random.default_rng(5000 + seed).integers(0, vocab, length)
         flags = ["--trace"] + (["--draft"] if length > 1 else [])
-        out = engine.logits(model, ids, "exact", range(length), *flags)
+        out = logits_everywhere(engine, model, ids, *flags)
         what = f"{config} seed {seed}, {length} tokens"
         if length > 1:
             tap.check(exact_agrees(out, fresh_case(model, ids), what), f"exact at every position: {what}")
