@@ -111,7 +111,7 @@
 #define QUEUE_MAX 1024
 /* Ids that end an answer; the chat format has one (eos). */
 #define STOP_IDS_MAX 8
-/* Prompt tokens in a step that also decodes: bounds how much a long prompt slows a running answer. */
+/* Prompt tokens in a step that also decodes: bounds how much a long prompt slows an answer. */
 #define STEP_PREFILL_MIXED_MAX 64
 /* Stack of the engine and admin threads: musl's default of 128 KiB is too small for JSON at
  * JSON_DEPTH_MAX. */

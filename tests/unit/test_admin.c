@@ -255,7 +255,7 @@ static struct admin *server_start(void)
 static int dial(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    strcpy(address.sun_path, socket_path);
+    memcpy(address.sun_path, socket_path, sizeof socket_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
         return fd;
@@ -379,7 +379,7 @@ static void test_server_place(void **state)
     admin_stop(first);
 
     struct sockaddr_un address = {.sun_family = AF_UNIX}; /* what a killed engine leaves */
-    strcpy(address.sun_path, socket_path);
+    memcpy(address.sun_path, socket_path, sizeof socket_path);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
     close(fd);

@@ -190,7 +190,7 @@ static void test_check(void **state)
     assert_true(check(keys, SECRET));
     char wrong[KEY_SECRET_CHARS + 2];
     for (size_t i = 0; i < KEY_SECRET_CHARS; i++) {
-        strcpy(wrong, SECRET);
+        memcpy(wrong, SECRET, sizeof SECRET);
         wrong[i] = wrong[i] == 'x' ? 'y' : 'x';
         assert_false(check(keys, wrong));
         wrong[i] = '\0'; /* also as a shorter string */
