@@ -14,11 +14,11 @@
 #include <stddef.h>
 
 /**
- * Parses one JSON text.  Strict: valid UTF-8, depth at most JSON_DEPTH_MAX, no duplicate keys in any
- * object, no trailing data, no NaN/Infinity, no comments.  Lone surrogate escapes become U+FFFD.
- * Numbers keep their source text (json_dump prints it back), also integers beyond 64 bits and -0;
- * these two are json_type_double, all other integers json_type_int.
- * Keys with U+0000 are refused (json-c's keys are C strings); strings may hold it.
+ * Parses one JSON text.  Strict: valid UTF-8, depth at most JSON_DEPTH_MAX, no duplicate keys in
+ * any object, no trailing data, no NaN/Infinity, no comments.  Lone surrogate escapes become
+ * U+FFFD. Numbers keep their source text (json_dump prints it back), also integers beyond 64 bits
+ * and -0; these two are json_type_double, all other integers json_type_int. Keys with U+0000 are
+ * refused (json-c's keys are C strings); strings may hold it.
  * @own  *out belongs to the caller: json_object_put.
  * @err  ERR_INPUT; *offset (may be NULL) is the byte where it went wrong; err->text has no excerpt.
  */
