@@ -163,10 +163,22 @@ static bool run_help(const struct console *c)
     return true;
 }
 
-static bool run_command(const struct console *c, const struct command *command,
-                        const struct request *request)
+/* A last word --json asks for the raw answer, also over SSH, where there is no argv to put it in.
+ */
+static bool take_json(struct request *request)
 {
+    bool found = request->count > 1 && strcmp(request->word[request->count - 1], "--json") == 0;
+    request->count -= found;
+    return found;
+}
+
+static bool run_command(const struct console *asked, const struct command *command,
+                        struct request *request)
+{
+    struct console own = *asked;
+    const struct console *c = &own;
     enum target target = command->target;
+    own.json = take_json(request) || own.json;
     if (target == TARGET_BOTH && c->init_path == NULL)
         target = TARGET_ENGINE;
     if (target == TARGET_BOTH && c->engine_path == NULL)

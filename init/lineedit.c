@@ -183,17 +183,17 @@ enum edit_event line_editor_feed(struct line_editor *e, char byte, struct text *
     if (byte == '\n' && after_cr)
         return EDIT_NONE;
     if (byte == '\r' || byte == '\n') {
-        text_printf(screen, "\r\n");
+        text_printf(screen, "\n");
         return EDIT_LINE;
     }
     if (byte == CTRL('C')) {
-        text_printf(screen, "^C\r\n");
+        text_printf(screen, "^C\n");
         e->len = e->cursor = 0;
         e->line[0] = '\0';
         return EDIT_INTERRUPT;
     }
     if (byte == CTRL('D') && e->len == 0) {
-        text_printf(screen, "\r\n");
+        text_printf(screen, "\n");
         return EDIT_END;
     }
     bool printable = byte >= 0x20 && byte < DELETE_KEY;
