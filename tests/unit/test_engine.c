@@ -293,6 +293,48 @@ static void test_destroy_ends_all(void **state)
     engine_destroy(NULL);
 }
 
+/* Cancels at any moment, from the callback and from outside: every request ends once, and what was
+ * delivered is the beginning of the right answer. */
+static void test_many_cancels(void **state)
+{
+    (void)state;
+    enum { N = 80, TOKENS = 60 };
+    struct engine *engine = engine_start(4, N);
+    struct client *clients[N];
+    toy_hold(); /* until all are there: how many are cancelled is no matter of luck */
+    for (uint64_t i = 0; i < N; i++) {
+        int32_t n = 1 + (int32_t)(mix(i) % 400);
+        struct engine_request r = request(prompt(i, n), n, TOKENS);
+        r.reuse_namespace = 1 + i % 2;
+        clients[i] = submit(engine, &r);
+        pthread_mutex_lock(&clients[i]->lock);
+        clients[i]->cancel_at = i % 4 == 0 ? 1 + (int32_t)(mix(i + 5) % TOKENS) : 0;
+        pthread_mutex_unlock(&clients[i]->lock);
+    }
+    toy_release();
+    for (uint64_t i = 0; i < N; i += 3)
+        engine_cancel(engine, clients[mix(i + 9) % N]->number);
+    int cancelled = 0;
+    for (uint64_t i = 0; i < N; i++) {
+        client_wait_end(clients[i]);
+        int32_t n = clients[i]->total, answer[ANSWER_MAX];
+        cancelled += clients[i]->reason == END_CANCELLED;
+        if (n == 0)
+            continue; /* never left the queue */
+        struct engine_request r = request(prompt(i, n), n, TOKENS);
+        enum end_reason reason;
+        assert_true(expect(&r, answer, &reason) == TOKENS && clients[i]->n_answer <= TOKENS);
+        assert_memory_equal(answer, clients[i]->answer,
+                            (size_t)clients[i]->n_answer * sizeof *answer);
+        if (clients[i]->reason != END_CANCELLED)
+            assert_int_equal(clients[i]->n_answer, TOKENS);
+    }
+    assert_in_range(cancelled, N / 4 - 1, N / 4 + N / 3 + 1);
+    engine_end(engine);
+    for (int i = 0; i < N; i++)
+        client_destroy(clients[i]);
+}
+
 /* Not-a-number ends one request loudly, leaves its neighbour alone and never serves as a prefix. */
 static void test_fault(void **state)
 {
@@ -362,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_cancel_in_prefill),
         cmocka_unit_test(test_cancel_in_callback),
         cmocka_unit_test(test_destroy_ends_all),
+        cmocka_unit_test(test_many_cancels),
         cmocka_unit_test(test_fault),
         cmocka_unit_test(test_create_fails),
     };
