@@ -57,13 +57,16 @@ struct engine_options {
     int32_t queue_max;    /* requests waiting beyond that */
 };
 
-/** Takes the model (owned from here on) and starts the engine thread.  @own engine_destroy */
+/** Takes the model (owned from here on: closed also when this fails), all memory of the timelines and
+ *  the queue, and starts the engine thread.
+ *  @own engine_destroy  @err ERR_INPUT: an option is out of range; ERR_CAPACITY */
 enum status MUST_CHECK engine_create(struct model *take_model, const struct engine_options *options,
                                      struct engine **out, struct error *err);
-/** Cancels what runs, delivers the last events, joins the thread. */
+/** Cancels what runs, delivers the last events, joins the thread.  Accepts NULL. */
 void engine_destroy(struct engine *engine);
 
-/** @err ERR_CAPACITY: the queue is full; ERR_INPUT: prompt and answer do not fit the context.
+/** @err ERR_CAPACITY: the queue is full; ERR_INPUT: prompt and answer do not fit the context, an id is
+ *       outside the vocabulary, more than STOP_IDS_MAX stop ids, or sampling is out of range.
  *  @return the request's number in *out (never reused) */
 enum status MUST_CHECK engine_submit(struct engine *engine, const struct engine_request *request,
                                      engine_event_fn *on_event, void *user, uint64_t *out,
