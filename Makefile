@@ -145,6 +145,9 @@ bench-tokenizer: build/bench-tokenizer ## tokens a second on C sources, beside t
 	@tests/text/prepare.sh
 	@taskset -c 0 node tests/text/bench.mjs $< build/tokenizer/v4.json $(FORMAT_SRC)
 
+check-image: all build/host/engine ## test the image as a file
+	@tests/image/test_image.sh $(CACHE)
+
 tidy: | setup ## check format and file lengths of all C
 	@tools/tidy.sh $(FORMAT_SRC)
 

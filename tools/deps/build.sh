@@ -33,6 +33,7 @@ recipe_key() {
 
 build_one() (
     name=$1
+    pin "$name" >/dev/null
     INPUTS=
     . "$ROOT/tools/deps/$name.sh"
     dest=$CACHE/pkg/$name-$(recipe_key "$name")
