@@ -125,7 +125,7 @@ build/v4box-initramfs.cpio.zst: build/engine build/console build/init $(ROOTFS_S
 run: image ## boot the image in QEMU with the demo model; prints URL, key and a curl line
 	@tools/run.sh run
 
-stop: ## end the box that `make run` or `make serve` started
+stop: ## end the box that `make run` started
 	@tools/run.sh stop
 
 serve: build/engine ## run the same engine on this machine, without QEMU
