@@ -24,13 +24,13 @@ struct sampling {
 struct engine_request {
     const int32_t *ids; /* [n_ids], copied */
     int32_t n_ids;
-    int32_t tokens_max; /* answer tokens, at least 1 */
+    int32_t tokens_max;      /* answer tokens, at least 1 */
     const int32_t *stop_ids; /* [n_stop_ids], copied: end the answer, not delivered */
     int32_t n_stop_ids;
     struct sampling sampling;
-    uint64_t reuse_namespace; /* a finished timeline may be continued by a later request whose prompt
-                                 starts with all of its tokens, inside one namespace (one API key)
-                                 only; 0: never reuse */
+    uint64_t reuse_namespace; /* a finished timeline may be continued by a later request whose
+                                 prompt starts with all of its tokens, inside one namespace (one API
+                                 key) only; 0: never reuse */
 };
 
 enum engine_event_kind {
@@ -43,7 +43,7 @@ enum end_reason { END_STOP, END_LENGTH, END_CANCELLED, END_FAULT };
 
 struct engine_event {
     enum engine_event_kind kind;
-    int32_t id;          /* EVENT_TOKEN */
+    int32_t id;                  /* EVENT_TOKEN */
     int32_t done, total, reused; /* EVENT_PREFILL: prompt tokens; reused ones were not computed */
     enum end_reason reason;
 };
@@ -57,16 +57,16 @@ struct engine_options {
     int32_t queue_max;    /* requests waiting beyond that */
 };
 
-/** Takes the model (owned from here on: closed also when this fails), all memory of the timelines and
- *  the queue, and starts the engine thread.
+/** Takes the model (owned from here on: closed also when this fails), all memory of the timelines
+ * and the queue, and starts the engine thread.
  *  @own engine_destroy  @err ERR_INPUT: an option is out of range; ERR_CAPACITY */
 enum status MUST_CHECK engine_create(struct model *take_model, const struct engine_options *options,
                                      struct engine **out, struct error *err);
 /** Cancels what runs, delivers the last events, joins the thread.  Accepts NULL. */
 void engine_destroy(struct engine *engine);
 
-/** @err ERR_CAPACITY: the queue is full; ERR_INPUT: prompt and answer do not fit the context, an id is
- *       outside the vocabulary, more than STOP_IDS_MAX stop ids, or sampling is out of range.
+/** @err ERR_CAPACITY: the queue is full; ERR_INPUT: prompt and answer do not fit the context, an id
+ * is outside the vocabulary, more than STOP_IDS_MAX stop ids, or sampling is out of range.
  *  @return the request's number in *out (never reused) */
 enum status MUST_CHECK engine_submit(struct engine *engine, const struct engine_request *request,
                                      engine_event_fn *on_event, void *user, uint64_t *out,
