@@ -9,14 +9,21 @@ CACHE=$1 OUT=$2
 
 built=$("$ROOT/tools/deps/build.sh" "$CACHE" $LIBRARIES)
 names=$(basename -a $built)
+mkdir -p "$(dirname "$OUT")"
+# Two builds of one tree may run at once.
+exec 9>"$OUT.lock"
+flock 9
 if [ -f "$OUT/packages" ] && [ "$(cat "$OUT/packages")" = "$names" ]; then
     exit 0
 fi
-rm -rf "$OUT"
-mkdir -p "$OUT/lib"
+rm -rf "$OUT.part" "$OUT.old"
+mkdir -p "$OUT.part/lib"
 for dir in $built; do
-    cp -r "$dir/include" "$OUT/"
-    cp "$dir"/lib/*.a "$OUT/lib/"
+    cp -r "$dir/include" "$OUT.part/"
+    cp "$dir"/lib/*.a "$OUT.part/lib/"
 done
-cp -rd "$CACHE/kernel-headers" "$OUT/kernel-headers"
-echo "$names" >"$OUT/packages"
+cp -rd "$CACHE/kernel-headers" "$OUT.part/kernel-headers"
+echo "$names" >"$OUT.part/packages"
+[ ! -d "$OUT" ] || mv "$OUT" "$OUT.old"
+mv "$OUT.part" "$OUT"
+rm -rf "$OUT.old"
