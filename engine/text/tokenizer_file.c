@@ -49,9 +49,10 @@ static struct json_object *find(struct json_object *value, const char *path, boo
         char key[64]; /* longer than any name in config/tokenizer.def */
         size_t len = strcspn(step, ".");
         snprintf(key, sizeof key, "%.*s", (int)len, step);
-        if (json_object_is_type(value, json_type_array)) {
+        if (key[0] >= '0' && key[0] <= '9') {
             size_t index = strtoul(key, NULL, 10);
-            *present = index < json_object_array_length(value);
+            *present = json_object_is_type(value, json_type_array) &&
+                       index < json_object_array_length(value);
             value = *present ? json_object_array_get_idx(value, index) : NULL;
         } else {
             *present = json_object_object_get_ex(value, key, &value);
@@ -83,6 +84,8 @@ static bool is_accepted(struct reader *r, const struct setting *setting)
 
 static enum status check_settings(struct reader *r)
 {
+    if (!json_object_is_type(r->root, json_type_object))
+        return REFUSE(r, "%s", "not a JSON object");
     for (size_t i = 0; i < N_SETTINGS; i++) {
         if (!is_accepted(r, &SETTINGS[i]))
             return REFUSE(r, "%s: not a setting that this engine implements", SETTINGS[i].path);

@@ -134,6 +134,36 @@ async function compareWrong(t) {
     fault !== undefined && fault.startsWith('text 1 ') ? undefined : `it says: ${fault}`);
 }
 
+// Bytes that are no text survive both ways; wrong use ends with code 2 and one line that says where.
+function commands(t, pick) {
+  const bytes = Buffer.from(Array.from({ length: 20000 }, () => pick(256)));
+  const ids = run('tokenize', ['--tokenizer', t.path], bytes);
+  const back = run('detokenize', ['--tokenizer', t.path], ids);
+  report('random bytes come back', back.equals(bytes) ? undefined : 'the bytes differ');
+  const size = t.json.added_tokens.at(-1).id + 1;
+  const wrong = [
+    ['tokenize', [], '', '--tokenizer FILE is needed'],
+    ['tokenize', ['--tokenizer'], '', "'--tokenizer'"],
+    ['tokenize', ['--tokenizer', 'tests/none.json'], '', 'tests/none.json'],
+    ['tokenize', ['--tokenizer', 'tests'], '', 'tests'],
+    ['tokenize', ['--tokenizer', 'tests/data/tokenizer/golden_v4.json'], '', 'golden_v4.json: not a JSON object'],
+    ['tokenize', ['--tokenizer', 'tests/text/package.json'], '', 'package.json: decoder.type'],
+    ['detokenize', ['--tokenizer', t.path, '--special'], '[]', "'--special'"],
+    ['detokenize', ['--tokenizer', t.path], '[1, 2', 'standard input: invalid JSON'],
+    ['detokenize', ['--tokenizer', t.path], '{"ids": [1]}', 'not a JSON array'],
+    ['detokenize', ['--tokenizer', t.path], `[1, ${size}]`, '[1] is not an id'],
+    ['detokenize', ['--tokenizer', t.path], '[-1]', '[0] is not an id'],
+    ['detokenize', ['--tokenizer', t.path], '[1.0]', '[0] is not an id'],
+  ];
+  for (const [command, args, input, named] of wrong) {
+    const { status, stdout, stderr } = spawnSync(engine, [command, ...args], { ...LIMITS, input });
+    const fine = status === 2 && stdout.length === 0 && /^engine [^\n]*\n$/.test(stderr)
+      && stderr.includes(named);
+    report(`${command} ${args.join(' ')}: ends with 2 and names ${named}`,
+      fine ? undefined : `${status} ${stdout} ${stderr}`);
+  }
+}
+
 async function main() {
   mkdirSync(OUT, { recursive: true });
   console.log(`# seed ${seed}`);
@@ -147,6 +177,7 @@ async function main() {
   report(`V4: the ${golden.length} golden texts`,
     firstDifference(texts, engineIds(v4, texts).lists, golden.map((row) => row.ids)));
   await compareWrong(v4);
+  commands(demo, random(seed));
   const characters = [...everyCharacter()];
   for (let i = 0; i < characters.length; i += SLICE) {
     await compare(pairs, `every character, part ${i / SLICE + 1}`, characters.slice(i, i + SLICE));
