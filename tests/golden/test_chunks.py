@@ -3,6 +3,7 @@
     test_chunks.py [--engine FILE] [--synth FILE] [GROUP...]
 
 exact, official   prompts of 1 to 700 tokens in chunks of 1, 3, 5, 64, 127, 128, 129 and all
+threads           one, two and three threads print the same
 controls          the comparison notices another token and other numerics
 
 Every logit of the probes, every top-1 and log-probability and the draft are in the bytes compared. Lengths
@@ -55,6 +56,15 @@ def group(numerics):
     return run
 
 
+def group_threads(engine):
+    """Work is divided differently, sums are not."""
+    for row in (PROMPTS[1], PROMPTS[3]):
+        for numerics in ("exact", "official"):
+            one = printed(engine, *row, numerics, "--threads", 1)
+            same = all(printed(engine, *row, numerics, "--threads", n) == one for n in (2, 3))
+            tap.check(same, f"{row[0]} {row[3]} tokens, {numerics}: the same bytes for 1, 2 and 3 threads")
+
+
 def group_controls(engine):
     row = PROMPTS[3]
     model = engine.model(row[0], row[1])
@@ -68,7 +78,7 @@ def group_controls(engine):
     tap.check(engine.logits_bytes(model, ids, "official", *flags) != whole, "control: other numerics are seen")
 
 
-GROUPS = {"exact": group("exact"), "official": group("official"), "controls": group_controls}
+GROUPS = {"exact": group("exact"), "official": group("official"), "threads": group_threads, "controls": group_controls}
 
 if __name__ == "__main__":
     engine, chosen = arguments(GROUPS)

@@ -7,7 +7,8 @@ official   stored cases end to end, `official` numerics, the same
 layers     `official` layer by layer from the reference's input streams, the same
 demo       the embedded model on stored conversations, both numerics
 fresh      cases computed now by reference.py: every position's experts, selection and logits
-controls   what must fail does fail: one wrong byte, one wrong layer, wrong input
+controls   what must fail does fail: one wrong byte, one wrong layer
+contract   bad flags, ids, models and streams end with status 2 and a line that names them
 
 The gates and the noise they stand above are measured values of the reference's own README: an engine in
 float32 differs in `exact` by 2e-7 (median) to 4e-7; `official` flips roundings, which grow from layer
@@ -282,8 +283,49 @@ def group_controls(engine):
     tap.check(fails(layer_agrees, out, streams[4], "layer 5 for layer 3"), "control: another layer of the same kind is seen")
 
 
+# ---- contract ---------------------------------------------------------------------------------------
+
+BAD_IDS = {"empty file": "", "no array": "{}", "empty array": "[]", "below zero": "[-1]", "beyond the vocabulary": "[512]",
+           "beyond 64 bits": "[18446744073709551617]", "fraction": "[1.5]", "text": '["1"]', "nested": "[[1]]", "null": "[null]",
+           "cut off": "[1, 2", "trailing": "[1] 2", "deep": "[" * 100000}
+
+
+def refused(engine, what, says, *args):
+    """Status 2, one line on stderr that names the fault, nothing on stdout."""
+    status, out, err = engine.run(*args)
+    good = status == 2 and out == b"" and says in err and err.count("\n") == 1
+    if not good:
+        tap.note(f"{what}: status {status}, stderr {err[:200]!r}")
+    tap.check(good, f"contract: {what} is refused, naming {says}")
+
+
+def group_contract(engine):
+    model, ids = engine.model("nano.json", 1), engine.ids([5, 6, 7], "good.json")
+    flags = ["--model", model, "--numerics", "exact"]
+    for what, text in BAD_IDS.items():
+        with open(engine.path("bad.json"), "w") as f:
+            f.write(text)
+        refused(engine, f"ids: {what}", "bad.json", "logits", *flags, "--ids", engine.path("bad.json"))
+    good = ["logits", *flags, "--ids", ids]
+    refused(engine, "ids: no file", "none.json", "logits", *flags, "--ids", engine.path("none.json"))
+    for flag, values in (("--positions", ("3", "-4", "x", "1,", "")), ("--chunk", ("0", "-1", "x")), ("--isa", ("sse", "")),
+                         ("--numerics", ("fast",)), ("--speed", ("1",))):
+        for value in values:
+            refused(engine, f"{flag} '{value}'", flag, *good, flag, value)
+    refused(engine, "no model", "--model", "logits", "--ids", ids, "--numerics", "exact")
+    broken = with_byte(engine, model, "layers.3.attn.attn_sink", lambda data: data.__setitem__(slice(None), 0xFF))
+    refused(engine, "a model with NaN", "layers.3.attn.attn_sink", "logits", "--model", broken, "--ids", ids, "--numerics", "exact")
+    streams, out = engine.path("in.f32"), engine.path("out.f32")
+    for n in (0, 3 * 4 * 256 * 4 - 1, 3 * 4 * 256 * 4 + 4):
+        with open(streams, "wb") as f:
+            f.write(bytes(n))
+        refused(engine, f"streams of {n} bytes", "in.f32", "layer", *flags, "--ids", ids, "--layer", 0, "--in", streams, "--out", out)
+    for layer in ("-1", "6", "x"):
+        refused(engine, f"layer {layer}", "--layer", "layer", *flags, "--ids", ids, "--layer", layer, "--in", streams, "--out", out)
+
+
 GROUPS = {"exact": group_exact, "official": group_official, "layers": group_layers, "demo": group_demo,
-          "fresh": group_fresh, "controls": group_controls}
+          "fresh": group_fresh, "controls": group_controls, "contract": group_contract}
 
 if __name__ == "__main__":
     engine, chosen = arguments(GROUPS)
