@@ -33,7 +33,8 @@ bool tokenizer_is_added(const struct tokenizer *tokenizer, int32_t id);
 /** Id of an added token by its text, or -1. */
 int32_t tokenizer_added_id(const struct tokenizer *tokenizer, const char *text);
 
-/* Incremental detokenizer: holds back an incomplete UTF-8 character until it is whole or cannot be. */
+/* Incremental detokenizer: holds back an incomplete UTF-8 character until it is whole or cannot be.
+ */
 struct detokenizer {
     uint8_t held[4];
     uint8_t held_len;
