@@ -42,7 +42,9 @@ struct connections {
     pthread_cond_t changed; /* wakes the watchdog early */
     struct peer *first;
     struct lingering lingering[HTTP_LINGER_MAX];
-    bool stopping, ending;
+    bool stopping; /* streams are told to end */
+    bool closing;  /* connections are shut as they come */
+    bool ending;   /* the thread is */
     pthread_t thread;
 };
 
@@ -59,14 +61,14 @@ static void watch_peers(struct connections *c, int64_t now)
     for (struct peer *p = c->first; p != NULL; p = p->next) {
         if (now - p->since_ms > PHASE_MS_MAX[p->phase])
             shutdown(p->fd, SHUT_RDWR);
-        if (p->stream == NULL)
-            continue;
-        if (hung_up(p->fd)) {
+        /* The library may miss a hang-up that came together with the request. */
+        bool gone = (p->stream != NULL || p->phase == PEER_IDLE) && hung_up(p->fd);
+        if (gone)
             shutdown(p->fd, SHUT_RDWR);
+        if (gone && p->stream != NULL)
             stream_hang_up(p->stream);
-        } else {
+        else if (p->stream != NULL)
             stream_tick(p->stream, now);
-        }
     }
 }
 
@@ -160,6 +162,8 @@ struct peer *connections_add(struct connections *c, int fd)
     if (c->first != NULL)
         c->first->previous = p;
     c->first = p;
+    if (c->closing)
+        shutdown(fd, SHUT_RDWR);
     pthread_mutex_unlock(&c->lock);
     return p;
 }
@@ -228,19 +232,35 @@ static bool any_stream(const struct connections *c)
     return false;
 }
 
-void connections_stop(struct connections *c)
+static bool any_peer(const struct connections *c)
+{
+    return c->first != NULL;
+}
+
+/* With the lock held, except while it sleeps. */
+static void wait_while(struct connections *c, bool (*any)(const struct connections *c))
 {
     int64_t until = clock_ms() + HTTP_STOP_MS_MAX;
+    while (any(c) && clock_ms() < until) {
+        pthread_mutex_unlock(&c->lock);
+        nanosleep(&(struct timespec){.tv_nsec = 10 * 1000000L}, NULL);
+        pthread_mutex_lock(&c->lock);
+    }
+}
+
+void connections_stop(struct connections *c)
+{
     pthread_mutex_lock(&c->lock);
     c->stopping = true;
     for (struct peer *p = c->first; p != NULL; p = p->next) {
         if (p->stream != NULL)
             stream_stop(p->stream);
     }
-    while (any_stream(c) && clock_ms() < until) {
-        pthread_mutex_unlock(&c->lock);
-        nanosleep(&(struct timespec){.tv_nsec = 10 * 1000000L}, NULL);
-        pthread_mutex_lock(&c->lock);
-    }
+    wait_while(c, any_stream);
+    /* libmicrohttpd 0.9.75 crashes when a malformed head meets it while it stops. */
+    c->closing = true;
+    for (struct peer *p = c->first; p != NULL; p = p->next)
+        shutdown(p->fd, SHUT_RDWR);
+    wait_while(c, any_peer);
     pthread_mutex_unlock(&c->lock);
 }

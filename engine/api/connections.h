@@ -39,7 +39,8 @@ void connections_watch(struct connections *connections, struct peer *peer, struc
 /** The peer may still be sending: read and drop that for a while after the answer. */
 void connections_linger(struct connections *connections, struct peer *peer);
 
-/** Tells every stream, now and later, to end; waits at most HTTP_STOP_MS_MAX until they have. */
+/** Tells every stream, now and later, to end, then shuts every connection; waits at most
+ *  HTTP_STOP_MS_MAX for each. */
 void connections_stop(struct connections *connections);
 
 #endif

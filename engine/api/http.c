@@ -240,6 +240,8 @@ static enum MHD_Result collect(struct exchange *x, const char *data, size_t n)
 
 static enum MHD_Result finish(struct exchange *x)
 {
+    if (x->status != 0) /* refused in begin(): some methods have their body read all the same */
+        return MHD_YES;
     if (x->running)
         return x->route->run(x);
     if (x->body_dropped > 0)
