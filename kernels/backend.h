@@ -4,8 +4,9 @@
  *
  * engine/model/forward.c is written once over this struct.  Pointers named "device" belong to the
  * backend and are never dereferenced by the caller (pointer arithmetic on rows is allowed);
- * activations are float32 rows, contiguous, in the shape given beside each field.  Every backend
- * implements every operation; there are no capabilities to ask for.  A broken shape aborts.
+ * activations are float32 rows (hyper-connection weights float64), contiguous, in the shape given
+ * beside each field.  Every backend implements every operation; there are no capabilities to ask
+ * for.  A broken shape aborts.
  *
  * Numerics are values in the params (`enum round`), never a mode of the backend.
  *
@@ -53,15 +54,15 @@ struct hc_pre_params {
     int32_t n, hidden;
     enum round round; /* of out */
     float *out;       /* device [n, hidden] */
-    float *post;      /* device [n, HC_MULT] */
-    float *comb;      /* device [n, HC_MULT, HC_MULT], first index is the source stream */
+    double *post;     /* device [n, HC_MULT] */
+    double *comb;     /* device [n, HC_MULT, HC_MULT], first index is the source stream */
 };
 
 /* streams_out[k] = post[k] * y + sum_j comb[j][k] * streams[j] */
 struct hc_post_params {
-    const float *y;       /* device [n, hidden] */
-    const float *streams; /* device [n, HC_MULT, hidden] */
-    const float *post, *comb;
+    const float *y;            /* device [n, hidden] */
+    const float *streams;      /* device [n, HC_MULT, hidden] */
+    const double *post, *comb; /* as hc_pre left them */
     int32_t n, hidden;
     enum round round;
     float *streams_out; /* device [n, HC_MULT, hidden]; not the same memory as streams */
@@ -95,6 +96,8 @@ struct linear_params {
         struct tensor w;  /* [rows, cols], any matrix store */
         float *y;         /* device [n, rows] */
         enum round round; /* ROUND_NONE or ROUND_BF16, of y */
+        _Bool precise;    /* sum in double: sums of FP8 products lie on a grid, so that exact ties
+                             in front of bf16 are common, and float32 breaks them by chance */
     } outs[LINEAR_OUTS_MAX];
 };
 

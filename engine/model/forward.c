@@ -102,7 +102,7 @@ static void linear_one(struct model *m, const struct tensor *w, const float *x, 
                               .cols = w->cols,
                               .round_in = m->rounding.linear_in,
                               .n_outs = 1,
-                              .outs = {{*w, y, m->rounding.activation}}};
+                              .outs = {{*w, y, m->rounding.activation, false}}};
     m->backend->ops->linear(m->backend, &p);
 }
 
@@ -120,7 +120,8 @@ static void project(struct model *m, const struct step *step, const struct layer
         .cols = c->hidden_size,
         .round_in = r->linear_in,
         .n_outs = 2,
-        .outs = {{w->wq_a, s->q_lora, r->activation}, {w->wkv, s->kv, r->activation}},
+        .outs = {{w->wq_a, s->q_lora, r->activation, false},
+                 {w->wkv, s->kv, r->activation, r->precise_entries}},
     };
     ops->linear(m->backend, &down);
     norm(m, &w->q_norm, s->q_lora, step->n, c->q_lora_rank);
@@ -130,7 +131,8 @@ static void project(struct model *m, const struct step *step, const struct layer
         .cols = c->q_lora_rank,
         .round_in = r->linear_in,
         .n_outs = ratio == RATIO_CSA ? 2 : 1,
-        .outs = {{w->wq_b, s->q, r->activation}, {w->index_wq_b, s->index_q, r->activation}},
+        .outs = {{w->wq_b, s->q, r->activation, false},
+                 {w->index_wq_b, s->index_q, r->activation, false}},
     };
     ops->linear(m->backend, &up);
     const float *rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED];
@@ -147,11 +149,11 @@ static void project(struct model *m, const struct step *step, const struct layer
         .cols = c->hidden_size,
         .round_in = ROUND_NONE,
         .n_outs = ratio == RATIO_CSA ? 5 : 2,
-        .outs = {{w->comp_wkv, s->kappa, ROUND_NONE},
-                 {w->comp_wgate, s->gamma, ROUND_NONE},
-                 {w->index_wkv, s->index_kappa, ROUND_NONE},
-                 {w->index_wgate, s->index_gamma, ROUND_NONE},
-                 {w->index_weights, s->index_weights, r->activation}},
+        .outs = {{w->comp_wkv, s->kappa, ROUND_NONE, false},
+                 {w->comp_wgate, s->gamma, ROUND_NONE, false},
+                 {w->index_wkv, s->index_kappa, ROUND_NONE, false},
+                 {w->index_wgate, s->index_gamma, ROUND_NONE, false},
+                 {w->index_weights, s->index_weights, r->activation, false}},
     };
     ops->linear(m->backend, &compress);
     if (ratio == RATIO_CSA)
@@ -482,7 +484,7 @@ static void logits_of(struct model *m, const struct output *out, const struct wa
                                  .cols = c->hidden_size,
                                  .round_in = ROUND_NONE,
                                  .n_outs = 1,
-                                 .outs = {{m->weights->head, s->logits, ROUND_NONE}}};
+                                 .outs = {{m->weights->head, s->logits, ROUND_NONE, false}}};
     ops->linear(m->backend, &head);
     for (int32_t i = 0; i < n; i++)
         ops->download(m->backend, wanted[i].to, s->logits + (int64_t)i * c->vocab_size,

@@ -16,6 +16,7 @@
 struct rounding {
     enum round activation; /* tensors between operations */
     enum round linear_in;  /* in front of FP8 and FP4 weights */
+    bool precise_entries;  /* sums behind window entries: a flip in one is seen by 128 queries */
     enum round kv_nope;    /* unrotated channels of entries */
     enum round index;      /* indexer queries and keys */
     bool index_rotate;     /* Hadamard; without rounding it changes nothing, being orthogonal */
@@ -55,7 +56,7 @@ struct step_memory {
     float *rope[ROPE_KINDS];                /* [tokens, ROPE_ROW] */
     float *block_rope_csa, *block_rope_hca; /* [tokens, ROPE_ROW] of finished blocks */
     float *streams, *streams_next;          /* [tokens, HC_MULT, hidden] */
-    float *post, *comb;
+    double *post, *comb;
     float *u, *y; /* [tokens, hidden] into and out of a sub-layer */
     float *q_lora, *q, *kv, *heads_out, *grouped;
     float *kappa, *gamma, *index_kappa, *index_gamma, *index_q, *index_weights;

@@ -44,8 +44,7 @@ static void query_units(void *context, int thread, int32_t begin, int32_t end)
         float *q = p->q + (int64_t)unit * HEAD_DIM;
         const float *rope = p->rope + (int64_t)(unit / p->heads) * ROPE_ROW;
         double factor = 1.0 / sqrt(v->square_sum(q, HEAD_DIM) / HEAD_DIM + RMS_NORM_EPS);
-        for (int c = 0; c < HEAD_DIM; c++)
-            q[c] *= (float)factor;
+        v->scale_norm(q, NULL, factor, HEAD_DIM, q);
         v->round(p->round, q, HEAD_DIM, q);
         cpu_rope_row(v, q + NOPE, rope, p->round, false);
     }

@@ -41,7 +41,7 @@ void cpu_norm_row(const struct cpu_vector *v, const float *x, const struct tenso
                   int32_t n, enum round round, float *out)
 {
     double factor = 1.0 / sqrt(v->square_sum(x, n) / n + RMS_NORM_EPS);
-    v->scale_norm(x, weight->data, (float)factor, n, out);
+    v->scale_norm(x, weight->data, factor, n, out);
     v->round(round, out, n, out);
 }
 
@@ -63,7 +63,7 @@ static void norm_tokens(void *context, int thread, int32_t begin, int32_t end)
 void cpu_rms_norm(struct backend *base, const struct rms_norm_params *p)
 {
     struct cpu_backend *b = (struct cpu_backend *)base;
-    ASSERT(p->weight.store == STORE_BF16 && p->weight.rows == p->width && p->width % 16 == 0);
+    ASSERT(p->weight.store == STORE_BF16 && p->weight.rows == p->width && p->width % 32 == 0);
     struct norm_job job = {b, p};
     pool_run(b->pool, norm_tokens, &job, p->n, cpu_grain(b, p->n, p->width));
 }
@@ -100,7 +100,7 @@ const float *cpu_rounded(struct cpu_backend *b, enum round round, const float *x
 void cpu_product_rows(const struct cpu_backend *b, const struct cpu_product *product, int thread,
                       int32_t row0, int32_t row1)
 {
-    struct matmul m = {product->w, product->x, product->y, product->n};
+    struct matmul m = {product->w, product->x, product->y, product->n, product->precise};
     b->v->matmul(&m, row0, row1, b->threads[thread].slab);
     if (product->round_out == ROUND_NONE)
         return;
@@ -163,7 +163,8 @@ void cpu_linear(struct backend *base, const struct linear_params *p)
         ASSERT(w->cols == p->cols);
         for (int64_t t = 0; t < p->n; t++)
             y[t] = p->outs[i].y + t * w->rows;
-        products[i] = (struct cpu_product){*w, b->x_rows, y, p->n, p->outs[i].round};
+        products[i] =
+            (struct cpu_product){*w, b->x_rows, y, p->n, p->outs[i].round, p->outs[i].precise};
     }
     cpu_products_run(b, products, p->n_outs);
 }
@@ -183,8 +184,8 @@ static void grouped_units(void *context, int thread, int32_t begin, int32_t end)
     for (int32_t at = begin; at < end;) {
         int32_t group = at / blocks;
         int32_t stop = (group + 1) * blocks < end ? (group + 1) * blocks : end;
-        struct cpu_product product = {p->w, b->x_rows + (int64_t)group * p->n, b->y_rows, p->n,
-                                      p->round};
+        struct cpu_product product = {
+            p->w, b->x_rows + (int64_t)group * p->n, b->y_rows, p->n, p->round, false};
         cpu_product_rows(b, &product, thread, at * ROW_BLOCK, stop * ROW_BLOCK);
         at = stop;
     }

@@ -87,7 +87,7 @@ void cpu_route(struct backend *base, const struct route_params *p)
         b->x_rows[t] = p->x + t * p->hidden;
         b->y_rows[t] = b->router + t * p->gate.rows;
     }
-    struct cpu_product product = {p->gate, b->x_rows, b->y_rows, p->n, ROUND_NONE};
+    struct cpu_product product = {p->gate, b->x_rows, b->y_rows, p->n, ROUND_NONE, false};
     cpu_products_run(b, &product, 1);
     struct route_job job = {b, p};
     /* a transcendental function is worth about 50 multiply-adds */
@@ -144,7 +144,7 @@ static void expert_rows(const struct experts_job *job, int thread, int32_t exper
 {
     const struct cpu_backend *b = job->b;
     int32_t first = b->entry_at[expert], n = b->entry_at[expert + 1] - first;
-    struct cpu_product product = {*w, b->x_rows + first, y + first, n, job->p->round_out};
+    struct cpu_product product = {*w, b->x_rows + first, y + first, n, job->p->round_out, false};
     cpu_product_rows(b, &product, thread, row0, row1);
 }
 

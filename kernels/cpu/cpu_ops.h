@@ -64,6 +64,7 @@ struct cpu_product {
     float *const *y;       /* [n] */
     int32_t n;
     enum round round_out;
+    bool precise;
 };
 void cpu_products_run(struct cpu_backend *b, const struct cpu_product *products, int32_t n);
 /* x after round_in: x itself, or b->rounded. */

@@ -1,6 +1,6 @@
 /*
  * Hyper-connections on the CPU (model.md 2.2, 2.7) and the joint in front of a draft block (2.8).
- * The mixes are a float32 product; everything after it, twenty Sinkhorn rounds, is in double.
+ * All of it is in double: it is little work, and every layer's input passes through it.
  */
 #include "kernels/cpu/cpu_ops.h"
 
@@ -11,13 +11,14 @@ static double sigmoid(double z)
     return 1.0 / (1.0 + exp(-z));
 }
 
-/* mixes = fn . flat, times the RMS factor of the flattened streams; F32 rows need no slab. */
+/* mixes = fn . flat, times the RMS factor of the flattened streams; F32 rows need no slab.
+ * In double: a rounding that flips in `u` here moves the entries that later queries read. */
 static void mixes_of(const struct cpu_vector *v, const struct tensor *fn, const float *streams,
                      double *mixes)
 {
     float dots[HC_MIX];
     float *y = dots;
-    struct matmul m = {*fn, &streams, &y, 1};
+    struct matmul m = {*fn, &streams, &y, 1, true};
     v->matmul(&m, 0, fn->rows, NULL);
     double factor = 1.0 / sqrt(v->square_sum(streams, fn->cols) / fn->cols + RMS_NORM_EPS);
     for (int i = 0; i < fn->rows; i++)
@@ -66,13 +67,13 @@ static void sinkhorn(double k[HC_MULT][HC_MULT])
 }
 
 /* out = sum over streams of pre[j] * streams[j] */
-static void mix_down(const struct cpu_vector *v, const float *streams, const float *pre,
+static void mix_down(const struct cpu_vector *v, const float *streams, const double *pre,
                      int32_t hidden, enum round round, float *out)
 {
     const float *rows[HC_MULT];
     for (int64_t j = 0; j < HC_MULT; j++)
         rows[j] = streams + j * hidden;
-    v->weighted_rows(rows, HC_MULT, &pre, 1, hidden, &out);
+    v->mix_rows(rows, HC_MULT, pre, hidden, out);
     v->round(round, out, hidden, out);
 }
 
@@ -89,13 +90,13 @@ static void pre_tokens(void *context, int thread, int32_t begin, int32_t end)
     const float *scale = p->scale.data, *bias = p->base.data;
     for (int64_t t = begin; t < end; t++) {
         const float *streams = p->streams + t * HC_MULT * p->hidden;
-        float pre[HC_MULT], *post = p->post + t * HC_MULT, *comb = p->comb + t * HC_MULT * HC_MULT;
-        double mixes[HC_MIX], k[HC_MULT][HC_MULT];
+        double *post = p->post + t * HC_MULT, *comb = p->comb + t * HC_MULT * HC_MULT;
+        double mixes[HC_MIX], pre[HC_MULT], k[HC_MULT][HC_MULT];
         mixes_of(v, &p->fn, streams, mixes);
         for (int j = 0; j < HC_MULT; j++) {
-            pre[j] = (float)(sigmoid(mixes[j] * scale[0] + bias[j]) + HC_EPS);
+            pre[j] = sigmoid(mixes[j] * scale[0] + bias[j]) + HC_EPS;
             int at = HC_MULT + j;
-            post[j] = (float)(2 * sigmoid(mixes[at] * scale[1] + bias[at]));
+            post[j] = 2 * sigmoid(mixes[at] * scale[1] + bias[at]);
             for (int i = 0; i < HC_MULT; i++) {
                 at = 2 * HC_MULT + j * HC_MULT + i;
                 k[j][i] = mixes[at] * scale[2] + bias[at];
@@ -104,7 +105,7 @@ static void pre_tokens(void *context, int thread, int32_t begin, int32_t end)
         sinkhorn(k);
         for (int j = 0; j < HC_MULT; j++) {
             for (int i = 0; i < HC_MULT; i++)
-                comb[j * HC_MULT + i] = (float)k[j][i];
+                comb[j * HC_MULT + i] = k[j][i];
         }
         mix_down(v, streams, pre, p->hidden, p->round, p->out + t * p->hidden);
     }
@@ -125,27 +126,24 @@ static void post_tokens(void *context, int thread, int32_t begin, int32_t end)
     const struct cpu_vector *v = ((const struct streams_job *)context)->b->v;
     const struct hc_post_params *p = ((const struct streams_job *)context)->p;
     for (int64_t t = begin; t < end; t++) {
-        const float *post = p->post + t * HC_MULT, *comb = p->comb + t * HC_MULT * HC_MULT;
-        const float *rows[HC_MULT + 1], *weights[HC_MULT];
-        float weight[HC_MULT][HC_MULT + 1], *outs[HC_MULT];
-        rows[0] = p->y + t * p->hidden;
-        for (int64_t k = 0; k < HC_MULT; k++) {
+        const double *post = p->post + t * HC_MULT, *comb = p->comb + t * HC_MULT * HC_MULT;
+        const float *rows[HC_MULT + 1] = {p->y + t * p->hidden};
+        for (int64_t k = 0; k < HC_MULT; k++)
             rows[1 + k] = p->streams + (t * HC_MULT + k) * p->hidden;
-            outs[k] = p->streams_out + (t * HC_MULT + k) * p->hidden;
-            weight[k][0] = post[k];
+        for (int64_t k = 0; k < HC_MULT; k++) {
+            float *out = p->streams_out + (t * HC_MULT + k) * p->hidden;
+            double weight[HC_MULT + 1] = {post[k]};
             for (int j = 0; j < HC_MULT; j++)
-                weight[k][1 + j] = comb[j * HC_MULT + k];
-            weights[k] = weight[k];
+                weight[1 + j] = comb[j * HC_MULT + k];
+            v->mix_rows(rows, HC_MULT + 1, weight, p->hidden, out);
+            v->round(p->round, out, p->hidden, out);
         }
-        v->weighted_rows(rows, HC_MULT + 1, weights, HC_MULT, p->hidden, outs);
-        v->round(p->round, outs[0], HC_MULT * p->hidden, outs[0]);
     }
 }
 
 void cpu_hc_post(struct backend *base, const struct hc_post_params *p)
 {
     struct cpu_backend *b = (struct cpu_backend *)base;
-    static_assert(HC_MULT <= WEIGHTED_HEADS, "all streams in one call");
     ASSERT(p->streams != p->streams_out);
     struct streams_job job = {b, p};
     int64_t work = (int64_t)(HC_MULT + 1) * HC_MULT * p->hidden;
@@ -160,11 +158,10 @@ static void head_tokens(void *context, int thread, int32_t begin, int32_t end)
     const float *scale = p->scale.data, *bias = p->base.data;
     for (int64_t t = begin; t < end; t++) {
         const float *streams = p->streams + t * HC_MULT * p->hidden;
-        double mixes[HC_MIX];
-        float pre[HC_MULT];
+        double mixes[HC_MIX], pre[HC_MULT];
         mixes_of(v, &p->fn, streams, mixes);
         for (int j = 0; j < HC_MULT; j++)
-            pre[j] = (float)(sigmoid(mixes[j] * scale[0] + bias[j]) + HC_EPS);
+            pre[j] = sigmoid(mixes[j] * scale[0] + bias[j]) + HC_EPS;
         mix_down(v, streams, pre, p->hidden, p->round, p->out + t * p->hidden);
     }
 }

@@ -25,6 +25,7 @@ struct matmul {
     const float *const *x; /* [n] rows of cols */
     float *const *y;       /* [n]; element `row` is written for row in the range asked for */
     int32_t n;
+    _Bool precise; /* sums in double */
 };
 
 struct cpu_vector {
@@ -53,8 +54,14 @@ struct cpu_vector {
     /* Sum of squares in double; n a multiple of 16 */
     double (*square_sum)(const float *x, int32_t n);
 
-    /* out = x * factor * weight[c]; weight BF16 [n], n a multiple of 16 */
-    void (*scale_norm)(const float *x, const uint16_t *weight, float factor, int32_t n, float *out);
+    /* out = x * weight[c] * factor with one rounding, if x is bf16; weight BF16 [n] or NULL,
+     * n a multiple of 32 */
+    void (*scale_norm)(const float *x, const uint16_t *weight, double factor, int32_t n,
+                       float *out);
+
+    /* out[c] = sum over i of p[i] * rows[i][c] in double, one rounding; width a multiple of 16 */
+    void (*mix_rows)(const float *const *rows, int32_t n_rows, const double *p, int32_t width,
+                     float *out);
 
     /* out = silu(min(gate, limit)) * clamp(up, -limit, limit) * weight; n a multiple of 16 */
     void (*swiglu)(const float *gate, const float *up, float limit, float weight, int32_t n,
