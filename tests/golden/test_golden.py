@@ -6,7 +6,7 @@ exact      stored cases end to end, `exact` numerics, on every instruction set o
 official   stored cases end to end, `official` numerics, the same
 layers     `official` layer by layer from the reference's input streams, the same
 demo       the embedded model on stored conversations, both numerics
-fresh      cases computed now by reference.py: every position's experts, selection and logits
+fresh      cases computed now by reference.py: every position's experts, selection and logits; layers
 controls   what must fail does fail: one wrong byte, one wrong layer
 contract   bad flags, ids, models and streams end with status 2 and a line that names them
 
@@ -196,7 +196,28 @@ def logits_everywhere(engine, model, ids, *flags):
     return whole
 
 
+def fresh_layers(model, ids):
+    """Input and output streams of every layer under `official`, as make_layers.py computes them."""
+    import reference
+    m = reference.Model(model, "official")
+    x = np.repeat(m.w("embed.weight")[ids][:, None], m.cfg["hc_mult"], 1)
+    blocks = [x]
+    for l in range(m.cfg["num_hidden_layers"]):
+        blocks.append(m.block(blocks[-1], ids, f"layers.{l}.", m.cfg["compress_ratios"][l]))
+    return np.stack(blocks).astype(np.float32)
+
+
 def group_fresh(engine):
+    # Seeds on which one early flip in a window entry was once seen by most of the later positions.
+    for config, seed, length in (("nano.json", 34, 160), ("wide.json", 41, 160)):
+        model = engine.model(config, seed)
+        with open(os.path.join(model, "config.json")) as f:
+            vocab = json.load(f)["vocab_size"]
+        ids = np.random.default_rng(2000 + seed).integers(2, vocab, length)
+        streams = fresh_layers(model, ids)
+        for l in range(len(streams) - 1):
+            what = f"layer {l} of {config} seed {seed}"
+            tap.check(layer_agrees(engine.layer(model, ids, l, "official", streams[l]), streams[l + 1], what), f"official {what}")
     for config, seed, length in (("nano.json", 11, 330), ("wide.json", 12, 260), ("nano.json", 13, 1)):
         model = engine.model(config, seed)
         with open(os.path.join(model, "config.json")) as f:
