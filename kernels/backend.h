@@ -4,11 +4,12 @@
  *
  * engine/model/forward.c is written once over this struct.  Pointers named "device" belong to the
  * backend and are never dereferenced by the caller (pointer arithmetic on rows is allowed);
- * activations are float32 rows (hyper-connection weights float64), contiguous, in the shape given
- * beside each field.  Every backend implements every operation; there are no capabilities to ask
- * for.  A broken shape aborts.
+ * activations are float32 rows (hyper-connection weights and rotations float64), contiguous, in the
+ * shape given beside each field.  Every backend implements every operation; there are no
+ * capabilities to ask for.  A broken shape aborts.
  *
- * Numerics are values in the params (`enum round`), never a mode of the backend.
+ * Numerics are values in the params, never a mode of the backend: `enum round` where a value is
+ * stored, and `precise` where it is summed: in double (or to that effect) instead of float32.
  *
  * Promise of every operation: the result of one token (or block) depends on that token's inputs
  * alone, bit for bit: not on its neighbours, not on how many there are, not on threads.
@@ -96,8 +97,7 @@ struct linear_params {
         struct tensor w;  /* [rows, cols], any matrix store */
         float *y;         /* device [n, rows] */
         enum round round; /* ROUND_NONE or ROUND_BF16, of y */
-        _Bool precise;    /* sum in double: sums of FP8 products lie on a grid, so that exact ties
-                             in front of bf16 are common, and float32 breaks them by chance */
+        _Bool precise;    /* of the sums */
     } outs[LINEAR_OUTS_MAX];
 };
 
@@ -107,21 +107,22 @@ struct grouped_params {
     const float *x;  /* device [n, groups, cols] */
     int32_t n, groups, rank, cols;
     enum round round;
+    _Bool precise;
     float *y; /* device [n, groups, rank] */
 };
 
-/* P8: angles in double, stored as float. */
+/* P8 */
 struct rope_table_params {
     double frequency[ROPE_HEAD_DIM / 2];
     const int32_t *positions; /* device [n] */
     int32_t n;
-    float *rows; /* device [n, ROPE_ROW] */
+    double *rows; /* device [n, ROPE_ROW] */
 };
 
 /* (5) (6): weightless RMS norm of each head, then rotation of its last ROPE_HEAD_DIM channels. */
 struct query_params {
-    float *q;          /* device [n, heads, HEAD_DIM], in place */
-    const float *rope; /* device [n, ROPE_ROW] */
+    float *q;           /* device [n, heads, HEAD_DIM], in place */
+    const double *rope; /* device [n, ROPE_ROW] */
     int32_t n, heads;
     enum round round;
 };
@@ -130,7 +131,7 @@ struct query_params {
 struct kv_store_params {
     struct tensor weight; /* BF16 [HEAD_DIM] */
     const float *kv;      /* device [n, HEAD_DIM] */
-    const float *rope;    /* device [n, ROPE_ROW] */
+    const double *rope;   /* device [n, ROPE_ROW] */
     int32_t n, position;  /* of the first token */
     enum round round, round_nope;
     float *ring; /* device [ring_slots, HEAD_DIM]; position p lies in slot p mod ring_slots */
@@ -152,16 +153,17 @@ struct compressor_pool_params {
     const float *kappa_ring, *gamma_ring;  /* device [ring_slots, width] */
     int32_t ring_slots, ratio, width, dim; /* width = 2 * dim when the blocks overlap */
     int32_t block, n;                      /* first block and how many */
-    const float *rope;                     /* device [n, ROPE_ROW], of position ratio * block */
+    const double *rope;                    /* device [n, ROPE_ROW], of position ratio * block */
     enum round round, round_nope, round_rotated; /* round_nope: main entries; rotated: index keys */
     _Bool rotate;                                /* Hadamard over the dim (128) channels */
-    float *cache;                                /* device [blocks, dim] */
+    _Bool precise;
+    float *cache; /* device [blocks, dim] */
 };
 
 /* (13): rotation by position, Hadamard, rounding of the index queries. */
 struct index_query_params {
-    float *q;          /* device [n, heads, INDEX_HEAD_DIM], in place */
-    const float *rope; /* device [n, ROPE_ROW] */
+    float *q;           /* device [n, heads, INDEX_HEAD_DIM], in place */
+    const double *rope; /* device [n, ROPE_ROW] */
     int32_t n, heads;
     enum round round, round_rotated;
     _Bool rotate;
@@ -174,6 +176,7 @@ struct index_select_params {
     const float *weights; /* device [n, heads], not yet scaled */
     const float *keys;    /* device [blocks, INDEX_HEAD_DIM] */
     int32_t n, position, heads, topk;
+    _Bool precise;
     int32_t *selected;   /* device [n, topk], ascending */
     int32_t *n_selected; /* device [n] */
 };
@@ -186,9 +189,10 @@ struct attention_params {
     const float *ring;                    /* device [ring_slots, HEAD_DIM] */
     const float *compressed;              /* device [blocks, HEAD_DIM]; NULL when ratio is 0 */
     const int32_t *selected, *n_selected; /* device [n, topk], [n]; NULL: every visible block */
-    const float *rope;                    /* device [n, ROPE_ROW], of the queries */
+    const double *rope;                   /* device [n, ROPE_ROW], of the queries */
     int32_t n, position, heads, ring_slots, ratio, topk;
     enum round round;
+    _Bool precise;
     float *out; /* device [n, heads, HEAD_DIM] */
 };
 
@@ -201,6 +205,7 @@ struct route_params {
     const int32_t *ids;     /* device [n] */
     int32_t n, hidden, top; /* experts a token */
     double scaling;
+    _Bool precise;
     int32_t *experts; /* device [n, top], ascending */
     float *weights;   /* device [n, top] */
 };
@@ -217,6 +222,7 @@ struct experts_params {
     const int32_t *chosen; /* device [n, top] */
     const float *weights;  /* device [n, top] */
     int32_t n, hidden, inner, top;
+    _Bool precise;
     double limit;                   /* of the clamp in front of SwiGLU */
     enum round round_in, round_out; /* as in linear, for each of the three matrices */
     float *out;                     /* device [n, hidden] */

@@ -44,7 +44,7 @@ static int32_t blocks_finished(const struct span *span, int32_t ratio)
 }
 
 static void rope_rows(struct model *m, enum rope_kind kind, const int32_t *positions, int32_t n,
-                      int32_t *device, float *rows)
+                      int32_t *device, double *rows)
 {
     struct rope_table_params p = {.positions = device, .n = n, .rows = rows};
     for (int i = 0; i < ROPE_HEAD_DIM / 2; i++)
@@ -54,7 +54,7 @@ static void rope_rows(struct model *m, enum rope_kind kind, const int32_t *posit
 }
 
 /* Rotations at the first token of every block that the step completes. */
-static void block_rope_rows(struct model *m, struct step *step, int32_t ratio, float *rows)
+static void block_rope_rows(struct model *m, struct step *step, int32_t ratio, double *rows)
 {
     int32_t positions[STEP_TOKENS_MAX], n = 0;
     for (int32_t i = 0; i < step->n_spans; i++) {
@@ -102,7 +102,7 @@ static void linear_one(struct model *m, const struct tensor *w, const float *x, 
                               .cols = w->cols,
                               .round_in = m->rounding.linear_in,
                               .n_outs = 1,
-                              .outs = {{*w, y, m->rounding.activation, false}}};
+                              .outs = {{*w, y, m->rounding.activation, m->rounding.precise}}};
     m->backend->ops->linear(m->backend, &p);
 }
 
@@ -120,7 +120,7 @@ static void project(struct model *m, const struct step *step, const struct layer
         .cols = c->hidden_size,
         .round_in = r->linear_in,
         .n_outs = 2,
-        .outs = {{w->wq_a, s->q_lora, r->activation, false},
+        .outs = {{w->wq_a, s->q_lora, r->activation, r->precise},
                  {w->wkv, s->kv, r->activation, r->precise_entries}},
     };
     ops->linear(m->backend, &down);
@@ -131,11 +131,11 @@ static void project(struct model *m, const struct step *step, const struct layer
         .cols = c->q_lora_rank,
         .round_in = r->linear_in,
         .n_outs = ratio == RATIO_CSA ? 2 : 1,
-        .outs = {{w->wq_b, s->q, r->activation, false},
-                 {w->index_wq_b, s->index_q, r->activation, false}},
+        .outs = {{w->wq_b, s->q, r->activation, r->precise},
+                 {w->index_wq_b, s->index_q, r->activation, r->precise}},
     };
     ops->linear(m->backend, &up);
-    const float *rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED];
+    const double *rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED];
     ops->query(m->backend, &(struct query_params){.q = s->q,
                                                   .rope = rope,
                                                   .n = step->n,
@@ -149,11 +149,11 @@ static void project(struct model *m, const struct step *step, const struct layer
         .cols = c->hidden_size,
         .round_in = ROUND_NONE,
         .n_outs = ratio == RATIO_CSA ? 5 : 2,
-        .outs = {{w->comp_wkv, s->kappa, ROUND_NONE, false},
-                 {w->comp_wgate, s->gamma, ROUND_NONE, false},
-                 {w->index_wkv, s->index_kappa, ROUND_NONE, false},
-                 {w->index_wgate, s->index_gamma, ROUND_NONE, false},
-                 {w->index_weights, s->index_weights, r->activation, false}},
+        .outs = {{w->comp_wkv, s->kappa, ROUND_NONE, r->precise},
+                 {w->comp_wgate, s->gamma, ROUND_NONE, r->precise},
+                 {w->index_wkv, s->index_kappa, ROUND_NONE, r->precise},
+                 {w->index_wgate, s->index_gamma, ROUND_NONE, r->precise},
+                 {w->index_weights, s->index_weights, r->activation, r->precise}},
     };
     ops->linear(m->backend, &compress);
     if (ratio == RATIO_CSA)
@@ -195,8 +195,8 @@ static void compress(struct model *m, const struct span *span, const struct comp
     m->backend->ops->compressor_store(m->backend, &store);
     if (blocks_finished(span, k->ratio) == 0)
         return;
-    const float *rope = csa ? m->step.block_rope_csa + (int64_t)span->csa_row * ROPE_ROW
-                            : m->step.block_rope_hca + (int64_t)span->hca_row * ROPE_ROW;
+    const double *rope = csa ? m->step.block_rope_csa + (int64_t)span->csa_row * ROPE_ROW
+                             : m->step.block_rope_hca + (int64_t)span->hca_row * ROPE_ROW;
     struct compressor_pool_params pool = {
         .weight = *k->norm,
         .kappa_ring = k->kappa_ring,
@@ -212,6 +212,7 @@ static void compress(struct model *m, const struct span *span, const struct comp
         .round_nope = k->index ? ROUND_NONE : r->kv_nope,
         .round_rotated = k->index ? r->index : ROUND_NONE,
         .rotate = k->index && r->index_rotate,
+        .precise = r->precise,
         .cache = k->cache,
     };
     m->backend->ops->compressor_pool(m->backend, &pool);
@@ -232,6 +233,7 @@ static void select_entries(struct model *m, const struct span *span,
         .position = span->position,
         .heads = c->index_n_heads,
         .topk = c->index_topk,
+        .precise = m->rounding.precise,
         .selected = s->selected + row * c->index_topk,
         .n_selected = s->n_selected + row,
     };
@@ -248,7 +250,7 @@ static void attend(struct model *m, const struct span *span, const struct layer_
     const struct rounding *r = &m->rounding;
     int64_t row = span->row, heads = (int64_t)c->num_attention_heads * HEAD_DIM;
     bool csa = ratio == RATIO_CSA;
-    const float *rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED] + row * ROPE_ROW;
+    const double *rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED] + row * ROPE_ROW;
     m->backend->ops->kv_store(m->backend, &(struct kv_store_params){.weight = w->kv_norm,
                                                                     .kv = s->kv + row * HEAD_DIM,
                                                                     .rope = rope,
@@ -284,6 +286,7 @@ static void attend(struct model *m, const struct span *span, const struct layer_
         .ratio = ratio,
         .topk = c->index_topk,
         .round = r->activation,
+        .precise = r->precise,
         .out = s->heads_out + row * heads,
     };
     m->backend->ops->attention(m->backend, &p);
@@ -308,6 +311,7 @@ static void attention(struct model *m, const struct step *step, int32_t block)
         .rank = c->o_lora_rank,
         .cols = c->num_attention_heads * HEAD_DIM / c->o_groups,
         .round = m->rounding.activation,
+        .precise = m->rounding.precise,
         .y = s->grouped,
     };
     m->backend->ops->grouped(m->backend, &grouped);
@@ -331,6 +335,7 @@ static void moe(struct model *m, const struct step *step, int32_t block)
         .hidden = c->hidden_size,
         .top = c->num_experts_per_tok,
         .scaling = c->routed_scaling_factor,
+        .precise = m->rounding.precise,
         .experts = s->experts,
         .weights = s->expert_weights,
     };
@@ -346,6 +351,7 @@ static void moe(struct model *m, const struct step *step, int32_t block)
         .hidden = c->hidden_size,
         .inner = c->moe_intermediate_size,
         .top = c->num_experts_per_tok,
+        .precise = m->rounding.precise,
         .limit = SWIGLU_LIMIT,
         .round_in = m->rounding.linear_in,
         .round_out = m->rounding.activation,
@@ -479,12 +485,13 @@ static void logits_of(struct model *m, const struct output *out, const struct wa
                                                       .round = m->rounding.activation,
                                                       .out = s->u});
     norm(m, out->norm, s->u, n, c->hidden_size);
-    struct linear_params head = {.x = s->u,
-                                 .n = n,
-                                 .cols = c->hidden_size,
-                                 .round_in = ROUND_NONE,
-                                 .n_outs = 1,
-                                 .outs = {{m->weights->head, s->logits, ROUND_NONE, false}}};
+    struct linear_params head = {
+        .x = s->u,
+        .n = n,
+        .cols = c->hidden_size,
+        .round_in = ROUND_NONE,
+        .n_outs = 1,
+        .outs = {{m->weights->head, s->logits, ROUND_NONE, m->rounding.precise}}};
     ops->linear(m->backend, &head);
     for (int32_t i = 0; i < n; i++)
         ops->download(m->backend, wanted[i].to, s->logits + (int64_t)i * c->vocab_size,

@@ -16,10 +16,12 @@
 struct rounding {
     enum round activation; /* tensors between operations */
     enum round linear_in;  /* in front of FP8 and FP4 weights */
-    bool precise_entries;  /* sums behind window entries: a flip in one is seen by 128 queries */
-    enum round kv_nope;    /* unrotated channels of entries */
-    enum round index;      /* indexer queries and keys */
-    bool index_rotate;     /* Hadamard; without rounding it changes nothing, being orthogonal */
+    /* Sums in double.  Behind window entries always: sums of FP8 products lie on a grid, so exact
+     * ties in front of bf16 are common, and 128 queries read what float32 makes of them. */
+    bool precise_entries, precise;
+    enum round kv_nope; /* unrotated channels of entries */
+    enum round index;   /* indexer queries and keys */
+    bool index_rotate;  /* Hadamard; without rounding it changes nothing, being orthogonal */
 };
 
 /* Window layers turn with the plain frequencies, layers with a compressor with YaRN's. */
@@ -53,9 +55,9 @@ struct sequence {
 /* Device memory of one step, for STEP_TOKENS_MAX rows. */
 struct step_memory {
     int32_t *ids, *positions, *block_positions;
-    float *rope[ROPE_KINDS];                /* [tokens, ROPE_ROW] */
-    float *block_rope_csa, *block_rope_hca; /* [tokens, ROPE_ROW] of finished blocks */
-    float *streams, *streams_next;          /* [tokens, HC_MULT, hidden] */
+    double *rope[ROPE_KINDS];                /* [tokens, ROPE_ROW] */
+    double *block_rope_csa, *block_rope_hca; /* [tokens, ROPE_ROW] of finished blocks */
+    float *streams, *streams_next;           /* [tokens, HC_MULT, hidden] */
     double *post, *comb;
     float *u, *y; /* [tokens, hidden] into and out of a sub-layer */
     float *q_lora, *q, *kv, *heads_out, *grouped;

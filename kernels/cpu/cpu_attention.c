@@ -12,19 +12,19 @@ void cpu_rope_table(struct backend *base, const struct rope_table_params *p)
     for (int64_t t = 0; t < p->n; t++) {
         for (int i = 0; i < ROPE_HEAD_DIM / 2; i++) {
             double angle = p->positions[t] * p->frequency[i];
-            p->rows[t * ROPE_ROW + 2 * i] = (float)cos(angle);
-            p->rows[t * ROPE_ROW + 2 * i + 1] = (float)sin(angle);
+            p->rows[t * ROPE_ROW + 2 * i] = cos(angle);
+            p->rows[t * ROPE_ROW + 2 * i + 1] = sin(angle);
         }
     }
 }
 
-void cpu_rope_row(const struct cpu_vector *v, float *x, const float *rope, enum round round,
+void cpu_rope_row(const struct cpu_vector *v, float *x, const double *rope, enum round round,
                   bool inverse)
 {
     for (int i = 0; i < ROPE_HEAD_DIM; i += 2) {
-        float a = x[i], b = x[i + 1], c = rope[i], s = inverse ? -rope[i + 1] : rope[i + 1];
-        x[i] = a * c - b * s;
-        x[i + 1] = a * s + b * c;
+        double a = x[i], b = x[i + 1], c = rope[i], s = inverse ? -rope[i + 1] : rope[i + 1];
+        x[i] = (float)(a * c - b * s);
+        x[i + 1] = (float)(a * s + b * c);
     }
     v->round(round, x, ROPE_HEAD_DIM, x);
 }
@@ -42,7 +42,7 @@ static void query_units(void *context, int thread, int32_t begin, int32_t end)
     const struct query_params *p = ((const struct query_job *)context)->p;
     for (int32_t unit = begin; unit < end; unit++) {
         float *q = p->q + (int64_t)unit * HEAD_DIM;
-        const float *rope = p->rope + (int64_t)(unit / p->heads) * ROPE_ROW;
+        const double *rope = p->rope + (int64_t)(unit / p->heads) * ROPE_ROW;
         double factor = 1.0 / sqrt(v->square_sum(q, HEAD_DIM) / HEAD_DIM + RMS_NORM_EPS);
         v->scale_norm(q, NULL, factor, HEAD_DIM, q);
         v->round(p->round, q, HEAD_DIM, q);
@@ -108,18 +108,19 @@ static void attend(const struct cpu_backend *b, const struct attention_params *p
         probability[h] = scores[h] = s->scores + h * (ATTENDED_MAX + 16);
     }
     int32_t n = keys_of(p, t, s->keys);
-    b->v->dots(s->keys, n, q, n_heads, HEAD_DIM, scores);
-    float denominator[WEIGHTED_HEADS];
+    const struct cpu_sums *sums = &b->v->sums[p->precise];
+    sums->dots(s->keys, n, q, n_heads, HEAD_DIM, scores);
+    double denominator[WEIGHTED_HEADS];
     for (int32_t h = 0; h < n_heads; h++) {
         /* The sink is one more logit, without a value and without the scale of the others. */
-        float sink = ((const float *)p->sink.data)[head + h], most, sum;
-        b->v->softmax(scores[h], n, (float)0.044194173824159216, sink, &most, &sum);
-        denominator[h] = sum + expf(sink - most); /* scale: HEAD_DIM^-0.5 */
+        float sink = ((const float *)p->sink.data)[head + h];
+        double most, sum;
+        sums->softmax(scores[h], n, (float)0.044194173824159216, sink, &most, &sum);
+        denominator[h] = sum + exp(sink - most); /* scale: HEAD_DIM^-0.5 */
     }
-    b->v->weighted_rows(s->keys, n, probability, n_heads, HEAD_DIM, out);
+    sums->weighted_rows(s->keys, n, probability, n_heads, HEAD_DIM, out);
     for (int32_t h = 0; h < n_heads; h++) {
-        for (int c = 0; c < HEAD_DIM; c++)
-            out[h][c] /= denominator[h];
+        b->v->scale_norm(out[h], NULL, 1.0 / denominator[h], HEAD_DIM, out[h]);
         b->v->round(p->round, out[h], HEAD_DIM, out[h]);
         cpu_rope_row(b->v, out[h] + NOPE, p->rope + t * ROPE_ROW, p->round, true);
     }

@@ -48,7 +48,7 @@ static void pool_blocks(void *context, int thread, int32_t begin, int32_t end)
     for (int64_t i = begin; i < end; i++) {
         float *out = p->cache + (p->block + i) * p->dim, *rotated = out + p->dim - ROPE_HEAD_DIM;
         int32_t n = rows_of_block(p, p->block + i, kappa, gamma);
-        v->pool(kappa, gamma, n, p->dim, out);
+        v->sums[p->precise].pool(kappa, gamma, n, p->dim, out);
         v->round(p->round, out, p->dim, out);
         cpu_norm_row(v, out, &p->weight, p->dim, p->round, out);
         cpu_rope_row(v, rotated, p->rope + i * ROPE_ROW, p->round, false);
@@ -86,7 +86,7 @@ static void index_query_units(void *context, int thread, int32_t begin, int32_t 
     const struct index_query_params *p = ((const struct index_query_job *)context)->p;
     for (int32_t unit = begin; unit < end; unit++) {
         float *q = p->q + (int64_t)unit * INDEX_HEAD_DIM;
-        const float *rope = p->rope + (int64_t)(unit / p->heads) * ROPE_ROW;
+        const double *rope = p->rope + (int64_t)(unit / p->heads) * ROPE_ROW;
         cpu_rope_row(v, q + INDEX_HEAD_DIM - ROPE_HEAD_DIM, rope, p->round, false);
         if (p->rotate) {
             v->hadamard(q);
@@ -136,7 +136,7 @@ static void score_chunk(const struct select_job *job, const struct cpu_scratch *
         q[h] = p->q + ((int64_t)token * p->heads + h) * INDEX_HEAD_DIM;
         dots[h] = s->index_dots + (int64_t)h * INDEX_CHUNK;
     }
-    v->dots(s->keys, n, q, p->heads, INDEX_HEAD_DIM, dots);
+    v->sums[p->precise].dots(s->keys, n, q, p->heads, INDEX_HEAD_DIM, dots);
     memset(score, 0, INDEX_CHUNK * sizeof *score);
     double scale = 1.0 / sqrt((double)INDEX_HEAD_DIM * p->heads);
     for (int32_t h = 0; h < p->heads; h++) {

@@ -185,7 +185,7 @@ static void grouped_units(void *context, int thread, int32_t begin, int32_t end)
         int32_t group = at / blocks;
         int32_t stop = (group + 1) * blocks < end ? (group + 1) * blocks : end;
         struct cpu_product product = {
-            p->w, b->x_rows + (int64_t)group * p->n, b->y_rows, p->n, p->round, false};
+            p->w, b->x_rows + (int64_t)group * p->n, b->y_rows, p->n, p->round, p->precise};
         cpu_product_rows(b, &product, thread, at * ROW_BLOCK, stop * ROW_BLOCK);
         at = stop;
     }

@@ -87,7 +87,7 @@ void cpu_route(struct backend *base, const struct route_params *p)
         b->x_rows[t] = p->x + t * p->hidden;
         b->y_rows[t] = b->router + t * p->gate.rows;
     }
-    struct cpu_product product = {p->gate, b->x_rows, b->y_rows, p->n, ROUND_NONE, false};
+    struct cpu_product product = {p->gate, b->x_rows, b->y_rows, p->n, ROUND_NONE, p->precise};
     cpu_products_run(b, &product, 1);
     struct route_job job = {b, p};
     /* a transcendental function is worth about 50 multiply-adds */
@@ -144,7 +144,8 @@ static void expert_rows(const struct experts_job *job, int thread, int32_t exper
 {
     const struct cpu_backend *b = job->b;
     int32_t first = b->entry_at[expert], n = b->entry_at[expert + 1] - first;
-    struct cpu_product product = {*w, b->x_rows + first, y + first, n, job->p->round_out, false};
+    struct cpu_product product = {*w, b->x_rows + first, y + first,
+                                  n,  job->p->round_out, job->p->precise};
     cpu_product_rows(b, &product, thread, row0, row1);
 }
 
@@ -163,8 +164,8 @@ static void inner_units(void *context, int thread, int32_t begin, int32_t end)
                     row + ROW_BLOCK);
         for (int64_t i = b->entry_at[expert]; i < b->entry_at[expert + 1]; i++) {
             float *h = b->gate + i * p->inner + row;
-            b->v->swiglu(h, b->up + i * p->inner + row, (float)p->limit, b->entry_weight[i],
-                         ROW_BLOCK, h);
+            b->v->sums[p->precise].swiglu(h, b->up + i * p->inner + row, (float)p->limit,
+                                          b->entry_weight[i], ROW_BLOCK, h);
             b->v->round(p->round_out, h, ROW_BLOCK, h);
         }
     }
@@ -205,7 +206,7 @@ static void sum_tokens(void *context, int thread, int32_t begin, int32_t end)
         float *out = p->out + t * p->hidden;
         for (int32_t i = 0; i < job->width; i++)
             rows[i] = job->b->down + (int64_t)job->b->entry_of[t * job->width + i] * p->hidden;
-        job->b->v->weighted_rows(rows, job->width, &ones, 1, p->hidden, &out);
+        job->b->v->sums[p->precise].weighted_rows(rows, job->width, &ones, 1, p->hidden, &out);
         job->b->v->round(p->round_out, out, p->hidden, out);
     }
 }

@@ -77,7 +77,7 @@ void cpu_product_rows(const struct cpu_backend *b, const struct cpu_product *pro
 void cpu_norm_row(const struct cpu_vector *v, const float *x, const struct tensor *weight,
                   int32_t n, enum round round, float *out);
 /* P8 over the ROPE_HEAD_DIM values at x; inverse turns back. */
-void cpu_rope_row(const struct cpu_vector *v, float *x, const float *rope, enum round round,
+void cpu_rope_row(const struct cpu_vector *v, float *x, const double *rope, enum round round,
                   bool inverse);
 
 void cpu_embed(struct backend *b, const struct embed_params *p);

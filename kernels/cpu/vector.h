@@ -28,12 +28,8 @@ struct matmul {
     _Bool precise; /* sums in double */
 };
 
-struct cpu_vector {
-    const char *name;
-
-    /* Rows row0..row1-1; row0 a multiple of ROW_BLOCK.  slab: scratch [ROW_BLOCK, cols]. */
-    void (*matmul)(const struct matmul *m, int32_t row0, int32_t row1, float *slab);
-
+/* Sums and what is made of them; one set adds in float32, the other in double with exact exp. */
+struct cpu_sums {
     /* y[t][i] = sum over k of rows[i][k] * x[t][k]; cols a multiple of 32 */
     void (*dots)(const float *const *rows, int32_t n_rows, const float *const *x, int32_t n,
                  int32_t cols, float *const *y);
@@ -45,11 +41,24 @@ struct cpu_vector {
 
     /* x[i] = exp(x[i] * scale - maximum), maximum = max(floor, all x[i] * scale), returned with the
      * sum of the results; x has room up to a multiple of 16, which is overwritten. */
-    void (*softmax)(float *x, int32_t n, float scale, float floor, float *maximum, float *sum);
+    void (*softmax)(float *x, int32_t n, float scale, float floor, double *maximum, double *sum);
 
     /* out[c] = sum over i of softmax_i(gamma[i][c]) * kappa[i][c]; width a multiple of 16 */
     void (*pool)(const float *const *kappa, const float *const *gamma, int32_t n, int32_t width,
                  float *out);
+
+    /* out = silu(min(gate, limit)) * clamp(up, -limit, limit) * weight; n a multiple of 16 */
+    void (*swiglu)(const float *gate, const float *up, float limit, float weight, int32_t n,
+                   float *out);
+};
+
+struct cpu_vector {
+    const char *name;
+
+    struct cpu_sums sums[2]; /* by `precise` */
+
+    /* Rows row0..row1-1; row0 a multiple of ROW_BLOCK.  slab: scratch [ROW_BLOCK, cols]. */
+    void (*matmul)(const struct matmul *m, int32_t row0, int32_t row1, float *slab);
 
     /* Sum of squares in double; n a multiple of 16 */
     double (*square_sum)(const float *x, int32_t n);
@@ -62,10 +71,6 @@ struct cpu_vector {
     /* out[c] = sum over i of p[i] * rows[i][c] in double, one rounding; width a multiple of 16 */
     void (*mix_rows)(const float *const *rows, int32_t n_rows, const double *p, int32_t width,
                      float *out);
-
-    /* out = silu(min(gate, limit)) * clamp(up, -limit, limit) * weight; n a multiple of 16 */
-    void (*swiglu)(const float *gate, const float *up, float limit, float weight, int32_t n,
-                   float *out);
 
     /* score[i] += weight * max(x[i], 0) in double; n a multiple of 16 */
     void (*relu_add)(double *score, const float *x, double weight, int32_t n);
