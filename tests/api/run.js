@@ -1,0 +1,32 @@
+// The suite `api`, TAP on stdout.
+//   node --test-reporter=tap tests/api/run.js [--engine FILE] [--model DIR]
+//   node --test-reporter=tap tests/api/run.js --url URL --key KEY --smoke    a server that runs already
+import { after } from "node:test";
+import { parseArgs } from "node:util";
+import { answers } from "./answers.js";
+import { errors } from "./errors.js";
+import { lifecycle } from "./lifecycle.js";
+import { smoke } from "./smoke.js";
+import { attach, start, stop } from "./target.js";
+
+const { values: flags } = parseArgs({ options: {
+  engine: { type: "string", default: "build/engine" },
+  model: { type: "string", default: "rootfs/models/demo" },
+  url: { type: "string" },
+  key: { type: "string" },
+  smoke: { type: "boolean", default: false },
+} });
+
+if (flags.url) {
+  smoke(attach(flags.url, flags.key));
+} else {
+  const program = { engine: flags.engine, model: flags.model };
+  const server = await start(program);
+  after(() => stop(server));
+  smoke(server);
+  if (!flags.smoke) {
+    answers(server);
+    errors(server);
+    lifecycle(program);
+  }
+}
