@@ -134,9 +134,12 @@ run() {
     [ "$BARE" = yes ] || site=(-fw_cfg "name=opt/v4box/keys,file=$DIR/keys"
         -fw_cfg "name=opt/v4box/authorized_keys,file=$DIR/ssh_key.pub")
     if [ -n "$OVERLAY" ]; then
-        # The kernel unpacks one archive after the other; the later one wins.
+        # The kernel unpacks one archive after the other, the later one wins; it looks for a plain
+        # archive at multiples of four bytes only.
         initrd=$DIR/initrd
-        cat "$INITRD" "$OVERLAY" >"$initrd"
+        cp "$INITRD" "$initrd"
+        truncate -s %4 "$initrd"
+        cat "$OVERLAY" >>"$initrd"
     fi
     # restrict=on: the guest reaches nobody; the two forwards listen on loopback only.
     qemu-system-x86_64 -machine q35 "${accel[@]}" -smp 2 -m $MEMORY_MIB -display none -no-reboot \

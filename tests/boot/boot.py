@@ -1,0 +1,380 @@
+"""Boots the image in QEMU and drives it from outside: serial line, SSH, HTTP.
+
+  boot.py              the boots of `make test`
+  boot.py NAME ...     only these boots: normal, bare, crashes, panic
+
+What the box says about itself (status --json) is checked against fixtures here; each checker that
+could pass by accident is itself checked with a changed fixture.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+
+from box import PROMPT, ROOT, Box, Failure
+from tap import Tap
+
+tap = Tap()
+
+# ---- fixtures ------------------------------------------------------------------------------------
+
+# Mount point: type, options that must be there.  Exactly these mounts, no other.
+MOUNTS = {
+    "/": ("rootfs", {"ro"}),
+    "/proc": ("proc", {"nosuid", "nodev", "noexec"}),
+    "/sys": ("sysfs", {"nosuid", "nodev", "noexec"}),
+    "/dev": ("devtmpfs", {"nosuid", "noexec"}),
+    "/dev/pts": ("devpts", {"nosuid", "noexec"}),
+    "/run": ("tmpfs", {"nosuid", "nodev", "noexec"}),
+    "/tmp": ("tmpfs", {"nosuid", "nodev", "noexec"}),
+}
+
+# Service: uid.  All of them without new privileges.
+SERVICES = {"network": 0, "engine": 100, "ssh": 0, "console": 0}
+
+# Typed by somebody who wants out of the console.  Each is one refused command.
+BREAKOUTS = [
+    "sh", "/bin/sh", "-c sh", "/bin/engine version", "busybox sh", "udhcpc",
+    "status; sh", "status && sh", "status | sh", "`sh`", "$(sh)", "!sh", "status > /tmp/x",
+    "status\nsh", "status\rsh", "\x1b[A", "\x03", "status \xe4", "log 99999", "log -1", "log 1;sh",
+    "keys create", "keys drop all", "scp -t /tmp", "env LD_PRELOAD=x", "x" * 5000,
+    "1 2 3 4 5 6 7 8 9 10",
+]
+
+
+def require(condition, text):
+    if not condition:
+        raise Failure(text)
+
+
+def equal(got, wanted, what):
+    require(got == wanted, "%s: %r, not %r" % (what, got, wanted))
+
+
+# ---- checks of a normal boot ---------------------------------------------------------------------
+
+
+def boot_lines_are_good(box):
+    box.serial.expect(re.escape("; help lists the commands"), 240)
+    box.serial.expect(re.escape(PROMPT))
+    tap.note("console after %.1f s, guest clock %s ms"
+             % (box.since_start(), re.search(r"booted in (\d+) ms", box.serial.text).group(1)))
+    require("FAILED" not in box.serial.text, "a boot step failed: " + box.serial.text)
+
+
+def becomes_healthy(box):
+    tap.note("healthy after %.1f s" % box.wait_healthy())
+
+
+def wrong_mounts(mounts, fixture):
+    """What differs between a status answer's mounts and a fixture; an empty list when nothing does."""
+    found = {m["path"]: (m["type"], set(m["options"].split(","))) for m in mounts}
+    wrong = ["%s is mounted" % path for path in found.keys() - fixture.keys()]
+    for path, (kind, options) in fixture.items():
+        have_kind, have_options = found.get(path, ("nothing", set()))
+        if have_kind != kind or not options <= have_options:
+            wrong.append("%s: %s %s" % (path, have_kind, sorted(have_options)))
+    return wrong
+
+
+def mounts_are_sealed(box):
+    mounts = box.status()["data"]["init"]["mounts"]
+    equal(wrong_mounts(mounts, MOUNTS), [], "mounts")
+    changed = dict(MOUNTS, **{"/tmp": ("tmpfs", {"ro"})})
+    equal(len(wrong_mounts(mounts, changed)), 1, "differences from a changed fixture")
+    fewer = {path: row for path, row in MOUNTS.items() if path != "/run"}
+    equal(len(wrong_mounts(mounts, fewer)), 1, "differences from a shorter fixture")
+
+
+def services_run_confined(box):
+    data = box.status()["data"]
+    services = {s["name"]: s for s in data["init"]["services"]}
+    equal({name: s["uid"] for name, s in services.items()}, SERVICES, "services")
+    for name, s in services.items():
+        require(s["state"] in ("starting", "running"), "%s is %s" % (name, s["state"]))
+        equal(s["restarts"], 0, name + " restarts")
+        equal(s["no_new_privs"], 1, name + " no_new_privs")
+    equal(data["engine"]["isa"], data["init"]["options"]["isa"], "isa")
+    tap.note("engine: isa %s, resident %.1f MiB at most; memory %d of %d MiB available" % (
+        data["engine"]["isa"], services["engine"]["rss_peak_kib"] / 1024,
+        data["init"]["memory"]["available_kib"] // 1024, data["init"]["memory"]["total_kib"] // 1024))
+
+
+def serial_console_answers(box):
+    out = box.serial.command("status")
+    for word in ["v4box", "engine", "ssh", "network", "listening"]:
+        require(word in out, "no %s in %r" % (word, out))
+    require("poweroff" in box.serial.command("help"), "help names no poweroff")
+    require("unknown command" in box.serial.command("nonsense"), "nonsense was taken")
+
+
+def serial_survives_garbage(box):
+    box.serial.type(bytes(b for b in range(256) if b not in b"\x04\r\n"))
+    box.serial.type(b"y" * 3000)
+    box.serial.type(b"\x03")
+    box.serial.expect(r"\^C")
+    box.serial.expect(re.escape(PROMPT))
+    require("v4box" in box.serial.command("status"), "no status after garbage")
+    box.serial.type(b"\x04")  # leaves; the next session follows by itself
+    box.serial.expect(re.escape("; help lists the commands"))
+    box.serial.expect(re.escape(PROMPT))
+
+
+def serial_asks_before_the_end(box):
+    box.serial.type("poweroff\r")
+    box.serial.expect("type yes to do it: ")
+    box.serial.type("no\r")
+    box.serial.expect("not done")
+    box.serial.expect(re.escape(PROMPT))
+    require("engine" in box.serial.command("status"), "no status after a refused poweroff")
+
+
+def ssh_reaches_the_console(box):
+    code, out, err = box.ssh("status")
+    equal((code, err), (0, ""), "exit code and errors")
+    require("engine" in out and "listening" in out, "status says %r" % out)
+    code, out, _ = box.ssh("log", "5")
+    equal((code, len(out.splitlines())), (0, 5), "exit code and lines of log 5")
+    code, out = box.ssh_terminal(["status", "exit"])
+    require(code == 0 and "listening" in out, "a terminal session: exit %d, %r" % (code, out))
+    code, out, _ = box.ssh(stdin=b"status\nlog 1\n")
+    require(code == 0 and PROMPT not in out and "engine" in out, "a piped session says %r" % out)
+
+
+def ssh_refuses(box):
+    other = os.path.join(box.dir, "other_key")
+    if not os.path.exists(other):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
+    refused = [
+        ("an unknown key", dict(key=other)),
+        ("a password", dict(options=("-o", "PubkeyAuthentication=no", "-o",
+                                     "PreferredAuthentications=password,keyboard-interactive"))),
+        ("user root", dict(user="root")),
+        ("user engine", dict(user="engine")),
+    ]
+    for what, how in refused:
+        code, out, err = box.ssh("status", **how)
+        require(code == 255 and out == "" and "Permission denied" in err,
+                "%s: exit %d, %r %r" % (what, code, out, err))
+    equal(box.ssh("help")[0], 0, "the right key, as control")
+
+
+def ssh_forwards_nothing(box):
+    code, out, err = box.ssh(options=("-W", "127.0.0.1:8080"), stdin=b"GET / HTTP/1.0\r\n\r\n")
+    require(code != 0 and "HTTP" not in out, "-W: exit %d, %r %r" % (code, out, err))
+    code, _, err = box.ssh("help", options=("-R", "0:127.0.0.1:1", "-o", "ExitOnForwardFailure=yes"))
+    require(code != 0, "-R: exit %d, %r" % (code, err))
+    code, out, _ = box.ssh("sftp", options=("-s",))
+    require(code != 0 and out == "", "sftp: exit %d, %r" % (code, out))
+
+
+def there_is_no_shell(box):
+    before = box.status()["data"]["init"]
+    for text in BREAKOUTS:
+        argument = text.encode("latin-1")
+        code, out, err = box.ssh(argument)
+        require(code == 1, "%r: exit %d, %r %r" % (text[:40], code, out[:200], err[:200]))
+        require("v4box" not in out and "\x1b" not in out, "%r printed %r" % (text[:40], out[:200]))
+    after = box.status()["data"]["init"]
+    pids = [{s["name"]: s["pid"] for s in data["services"] if s["name"] != "console"}
+            for data in (before, after)]
+    equal(pids[1], pids[0], "processes after all attempts")
+
+
+def keys_open_and_close_the_api(box):
+    equal(box.http("/v1/models")[0], 401, "without a key")
+    equal(box.http("/v1/models", key="ds_AAAAAAAA_" + "A" * 32)[0], 401, "with an invented key")
+    equal(box.http("/v1/models", key=box.read("api_key"))[0], 200, "with the site's key")
+    code, out, _ = box.ssh("keys create boot-test")
+    equal(code, 0, "keys create")
+    secret = re.search(r"ds_([A-Za-z0-9]{8})_[A-Za-z0-9]{32}", out)
+    require(secret is not None, "no key in %r" % out)
+    equal(box.http("/v1/models", key=secret.group(0))[0], 200, "with the new key")
+    listed = box.ssh("keys list")[1]
+    require("boot-test" in listed and secret.group(0) not in listed, "keys list says %r" % listed)
+    equal(box.ssh("keys delete " + secret.group(1))[0], 0, "keys delete")
+    equal(box.http("/v1/models", key=secret.group(0))[0], 401, "with the deleted key")
+    equal(box.ssh("keys delete " + secret.group(1))[0], 1, "keys delete again")
+
+
+def the_log_has_no_content(box):
+    """After conversations: neither a planted word nor a key stands in the log."""
+    out = box.ssh("log 2000")[1]
+    require("engine:" in out and "init:" in out, "the log says %r" % out[:200])
+    for secret in ["cellar", "scooter", box.read("api_key"), box.read("api_key")[12:]]:
+        require(secret not in out, "the log holds content")
+
+
+def poweroff_ends_it(box):
+    box.serial.type("poweroff\r")
+    box.serial.expect("type yes to do it: ")
+    started = time.monotonic()
+    box.serial.type("yes\r")
+    equal(box.wait_end(), 0, "QEMU's exit code")
+    require("Power down" in box.serial.text, "no `Power down` from the kernel")
+    tap.note("poweroff took %.1f s" % (time.monotonic() - started))
+
+
+def first_token(box):
+    """Time to the first token and between tokens, of one short streamed answer."""
+    body = {"model": "deepseek-v4-demo", "stream": True, "temperature": 0, "max_tokens": 12,
+            "messages": [{"role": "user", "content": "Good day!"}]}
+    path = os.path.join(box.dir, "body.json")
+    with open(path, "w") as f:
+        import json
+        json.dump(body, f)
+    started, times = time.monotonic(), []
+    argv = ["curl", "-sN", "--max-time", "240", box.read("url") + "/v1/chat/completions", "-H",
+            "Authorization: Bearer " + box.read("api_key"), "-H", "Content-Type: application/json",
+            "-d", "@" + path]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as curl:
+        for line in curl.stdout:
+            if line.startswith("data: {") and '"content":"' in line and '"content":""' not in line:
+                times.append(time.monotonic() - started)
+    equal(curl.returncode, 0, "curl's exit code")
+    require(len(times) >= 2, "%d pieces of content" % len(times))
+    tap.note("first token after %.1f s, then %.2f s a token (%.2f tokens/s)" % (
+        times[0], (times[-1] - times[0]) / (len(times) - 1),
+        (len(times) - 1) / (times[-1] - times[0])))
+
+
+def normal():
+    with Box("normal") as box:
+        if not tap.check("serial: the boot has no failed step", boot_lines_are_good, box):
+            return
+        if not tap.check("http: /healthz answers", becomes_healthy, box):
+            return
+        for name, check in [
+            ("mounts: sealed as the fixture says", mounts_are_sealed),
+            ("services: right users, no new privileges, no restart", services_run_confined),
+            ("serial: status, help, nonsense", serial_console_answers),
+            ("serial: garbage and Ctrl-D", serial_survives_garbage),
+            ("ssh: command, terminal and pipe reach the console", ssh_reaches_the_console),
+            ("ssh: unknown key, password, other users refused", ssh_refuses),
+            ("ssh: no forwarding, no sftp", ssh_forwards_nothing),
+            ("ssh: no way to a shell", there_is_no_shell),
+            ("keys: create, use, list, delete", keys_open_and_close_the_api),
+            ("chat: a streamed answer", first_token),
+            ("log: no content, no keys", the_log_has_no_content),
+            ("serial: poweroff asks first", serial_asks_before_the_end),
+            ("serial: poweroff ends the machine", poweroff_ends_it),
+        ]:
+            tap.check(name, check, box)
+
+
+# ---- a box that nobody gave anything ---------------------------------------------------------------
+
+
+def first_key(box):
+    box.serial.expect(re.escape(PROMPT), 240)
+    found = box.serial.expect(r"(ds_[A-Za-z0-9]{8}_[A-Za-z0-9]{32})", 240)
+    box.wait_healthy()
+    equal(box.http("/v1/models")[0], 401, "without a key")
+    equal(box.http("/v1/models", key=found.group(1))[0], 200, "with the printed key")
+    box.serial.type("\r")
+    box.serial.expect(re.escape(PROMPT))
+    equal(box.serial.text.count(found.group(1)), 1, "times the key was printed")
+    log = box.serial.command("log 2000")
+    require("first-key: stopped" in log and found.group(1) not in log, "the log says %r" % log)
+
+
+def no_ssh(box):
+    status = box.serial.command("status")
+    require("engine" in status and "ssh" not in status, "status says %r" % status)
+    code, out, err = box.ssh("status")
+    require(code == 255 and out == "", "ssh: exit %d, %r %r" % (code, out, err))
+
+
+def reboot_resets(box):
+    box.serial.type("reboot\r")
+    box.serial.expect("type yes to do it: ")
+    box.serial.type("yes\r")
+    equal(box.wait_end(), 0, "QEMU's exit code (it ends at a reset)")
+    require("Restarting system" in box.serial.text, "no `Restarting system` from the kernel")
+
+
+def bare():
+    with Box("bare", "--bare") as box:
+        if tap.check("bare: the first key is made, shown once, and opens the API", first_key, box):
+            tap.check("bare: without an operator's key there is no SSH", no_ssh, box)
+            tap.check("bare: reboot resets the machine", reboot_resets, box)
+
+
+# ---- faults, put over the image ----------------------------------------------------------------------
+
+
+def overlay(name, entries):
+    """Makes a second archive: {path: source file, or None for an empty file}; returns its path."""
+    folder = os.path.join(ROOT, "build", "boot", name + "-overlay")
+    subprocess.run(["rm", "-rf", folder], check=True)
+    for path, source in entries.items():
+        target = os.path.join(folder, path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if source is None:
+            open(target, "w").close()
+        else:
+            subprocess.run(["install", "-m", "0755", os.path.join(ROOT, source), target], check=True)
+    names = "\n".join(entries)
+    archive = folder + ".cpio"
+    with open(archive, "wb") as f:
+        subprocess.run(["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=folder,
+                       input=names.encode(), stdout=f, check=True)
+    return archive
+
+
+def crash_loop_is_told(box):
+    box.serial.expect(re.escape(PROMPT), 240)
+    seen = set()
+    end = time.monotonic() + 240
+    while "failed" not in seen and time.monotonic() < end:
+        code, out, _ = box.ssh("status")
+        equal(code, 1, "exit code of status without an engine")
+        seen.update(re.findall(r"^engine +(\w+)", out, re.M))
+        require("engine: not running" in out, "status says %r" % out)
+        time.sleep(2)
+    require({"backoff", "failed"} <= seen, "the engine was seen %s" % sorted(seen))
+    log = box.ssh("log 2000")[1]
+    equal(log.count("init: engine: starting"), 6, "starts")
+    require("init: engine: exit code 2" in log, "no exit code in the log")
+    require("engine: usage: console" in log, "no output of the engine in the log")
+    require("'v4box.shell=yes' refused" in log, "an unknown option was not refused")
+    equal(box.ssh("keys list")[0], 1, "exit code of keys without an engine")
+
+
+def stop_ends_it(box):
+    done = subprocess.run(["tools/run.sh", "stop", "--dir", box.dir], cwd=ROOT, timeout=120,
+                          capture_output=True, text=True)
+    equal(done.returncode, 0, "exit code of run.sh stop")
+    require("killing" not in done.stderr, "it had to be killed")
+    equal(box.wait_end(), 0, "QEMU's exit code")
+
+
+def crashes():
+    # Any program that ends at once with a message will do for an engine.
+    archive = overlay("crashes", {"bin/engine": "build/console"})
+    with Box("crashes", "--overlay", archive, "--append", "v4box.shell=yes") as box:
+        if tap.check("crashes: a crash loop backs off, fails and is told", crash_loop_is_told, box):
+            tap.check("crashes: run.sh stop ends the box", stop_ends_it, box)
+
+
+def panic_reboots(box):
+    box.serial.expect(r"init: PANIC: [^\n]*/proc[^\n]*; reboot in 10 s", 240)
+    equal(box.wait_end(), 0, "QEMU's exit code (it ends at a reset)")
+
+
+def panic():
+    # Nothing can be mounted on a file.
+    with Box("panic", "--overlay", overlay("panic", {"proc": None})) as box:
+        tap.check("panic: said on the console, then a reboot", panic_reboots, box)
+
+
+BOOTS = {"normal": normal, "bare": bare, "crashes": crashes, "panic": panic}
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or BOOTS:
+        started = time.monotonic()
+        BOOTS[chosen]()
+        tap.note("boot %s took %.0f s" % (chosen, time.monotonic() - started))
+    tap.end()
