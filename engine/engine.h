@@ -21,6 +21,20 @@ struct sampling {
     uint64_t seed;      /* the same seed, prompt and numerics give the same tokens */
 };
 
+/**
+ * Says which tokens may be sampled next.  Called on the engine thread before each token of an
+ * answer, never after EVENT_END was delivered; must not block and must not call the engine.
+ * @shape  answer_ids [n]: the answer so far; bits [(vocab_size + 63) / 64]: id i is bit i % 64 of
+ *         word i / 64, set when allowed; undefined before the call
+ * @return false: all are allowed, whatever is in `bits`.  With no bit set the answer is a fault.
+ */
+typedef bool engine_mask_fn(void *user, const int32_t *answer_ids, int32_t n, uint64_t *bits);
+
+struct engine_mask {
+    engine_mask_fn *fn; /* NULL: none */
+    void *user;         /* borrows, until EVENT_END was delivered */
+};
+
 struct engine_request {
     const int32_t *ids; /* [n_ids], copied */
     int32_t n_ids;
@@ -28,6 +42,7 @@ struct engine_request {
     const int32_t *stop_ids; /* [n_stop_ids], copied: end the answer, not delivered */
     int32_t n_stop_ids;
     struct sampling sampling;
+    struct engine_mask mask;
     uint64_t reuse_namespace; /* a finished timeline may be continued by a later request whose
                                  prompt starts with all of its tokens, inside one namespace (one API
                                  key) only; 0: never reuse */

@@ -28,6 +28,7 @@ struct request {
     int32_t n_ids, tokens_max, n_stop_ids;
     int32_t stop_ids[STOP_IDS_MAX];
     struct sampling sampling;
+    struct engine_mask mask;
     uint64_t reuse_namespace;
     engine_event_fn *on_event;
     void *user;       /* borrows */
@@ -51,6 +52,7 @@ struct engine {
     struct model *model; /* owns */
     struct engine_options options;
     struct sampler sampler;
+    uint64_t *allowed;          /* owns; [(vocab_size + 63) / 64], of one mask */
     struct timeline *timelines; /* owns; [sessions_max] */
     struct request *requests;   /* owns; [n_requests] */
     int32_t n_requests;         /* sessions_max + queue_max */
@@ -238,15 +240,34 @@ static bool is_stop(const struct request *r, int32_t id)
     return false;
 }
 
+static void answer_fault(struct engine *e, struct timeline *t, const char *what)
+{
+    log_line(LOG_LEVEL_ERROR, "serve", "request %llu: %s", (unsigned long long)t->request->number,
+             what);
+    timeline_finish(e, t, END_FAULT);
+}
+
+/* Bars what the request's mask does not allow.  @return false: that is every token */
+static bool apply_mask(struct engine *e, struct timeline *t)
+{
+    const struct request *r = t->request;
+    if (r->mask.fn == NULL ||
+        !r->mask.fn(r->mask.user, t->ids + r->n_ids, t->n_ids - r->n_ids, e->allowed))
+        return true;
+    return sampler_bar(t->logits, e->allowed, e->sampler.vocab_size);
+}
+
 /* Samples the token behind the timeline's last one. */
 static void answer(struct engine *e, struct timeline *t)
 {
     struct request *r = t->request;
+    if (!apply_mask(e, t)) {
+        answer_fault(e, t, "the mask allows no token");
+        return;
+    }
     int32_t id = sampler_pick(&e->sampler, t->logits, &r->sampling, (uint64_t)t->n_ids);
     if (id == SAMPLE_FAULT) {
-        log_line(LOG_LEVEL_ERROR, "serve", "request %llu: not a number among the logits",
-                 (unsigned long long)r->number);
-        timeline_finish(e, t, END_FAULT);
+        answer_fault(e, t, "not a number among the logits");
         return;
     }
     if (is_stop(r, id)) {
@@ -355,6 +376,7 @@ static void engine_free(struct engine *e)
     free(e->timelines);
     free(e->requests);
     free(e->queue);
+    free(e->allowed);
     sampler_clear(&e->sampler);
     pthread_cond_destroy(&e->work);
     pthread_mutex_destroy(&e->lock);
@@ -378,6 +400,7 @@ static enum status engine_plan(struct engine *e, struct error *err)
     e->timelines = take_memory(o->sessions_max, sizeof *e->timelines);
     e->requests = take_memory(e->n_requests, sizeof *e->requests);
     e->queue = take_memory(e->n_requests, sizeof *e->queue);
+    e->allowed = take_memory((vocab_size + 63) / 64, sizeof *e->allowed);
     sampler_init(&e->sampler, vocab_size);
     for (int32_t i = 0; i < e->n_requests; i++)
         e->requests[i].ids = take_memory(o->context_max, sizeof(int32_t));
@@ -491,6 +514,7 @@ enum status engine_submit(struct engine *e, const struct engine_request *request
         .tokens_max = request->tokens_max,
         .n_stop_ids = request->n_stop_ids,
         .sampling = request->sampling,
+        .mask = request->mask,
         .reuse_namespace = request->reuse_namespace,
         .on_event = on_event,
         .user = user,

@@ -41,6 +41,22 @@ enum status sampling_check(const struct sampling *s, struct error *err)
     return OK;
 }
 
+bool sampler_bar(float *logits, const uint64_t *allowed, int32_t vocab_size)
+{
+    bool any = false;
+    for (int32_t base = 0; base < vocab_size; base += 64) {
+        int32_t n = vocab_size - base < 64 ? vocab_size - base : 64;
+        uint64_t whole = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+        uint64_t bits = allowed[base / 64] & whole;
+        any = any || bits != 0;
+        for (int32_t i = 0; bits != whole && i < n; i++) {
+            if ((bits >> i & 1) == 0 && logits[base + i] < INFINITY)
+                logits[base + i] = -INFINITY;
+        }
+    }
+    return any;
+}
+
 void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]};

@@ -36,6 +36,14 @@ enum status MUST_CHECK sampling_check(const struct sampling *sampling, struct er
 int32_t sampler_pick(struct sampler *sampler, const float *logits, const struct sampling *sampling,
                      uint64_t position);
 
+/**
+ * Bars every token whose bit is clear: they are as absent as if the vocabulary had none of them.
+ * NaN and +inf stay, so that sampler_pick still finds the fault.
+ * @shape   logits [vocab_size], allowed [(vocab_size + 63) / 64]
+ * @return  false when no bit is set: there is nothing to pick
+ */
+bool sampler_bar(float *logits, const uint64_t *allowed, int32_t vocab_size);
+
 /** The number in [0, 1) that belongs to (seed, position): 53 bits of Philox4x32-10. */
 double sampler_uniform(uint64_t seed, uint64_t position);
 
