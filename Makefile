@@ -6,8 +6,8 @@
 # What is not in this tree (config/packages.txt) is built once into CACHE, outside of it.
 .DEFAULT_GOAL := all
 SHELL := /bin/bash
-MAKEFLAGS += --no-builtin-rules
-JOBS := $(shell nproc)
+# As many jobs as cores; -j on the command line goes first.
+MAKEFLAGS += --no-builtin-rules -j$(shell nproc)
 
 CACHE ?= $(HOME)/.cache/v4box
 # Not whatever comes first on the path: numpy is Debian's.
@@ -47,7 +47,7 @@ HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
 PROGRAMS := build/engine build/console build/init build/synth
 
-.PHONY: all help image run stop serve test unit run-unit bench-tokenizer tidy clean setup FORCE
+.PHONY: all help image run stop serve test unit run-unit bench-tokenizer bench-model tidy clean setup FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -88,6 +88,7 @@ build/init: build/musl/init/init.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/synth: build/musl/tools/synth.o $(MUSL_LIB) ; $(LINK_MUSL)
 # Does not ship, but must be built as what ships.
 build/bench-tokenizer: build/musl/tools/bench_tokenizer.o $(MUSL_LIB) ; $(LINK_MUSL)
+build/bench-model: build/musl/tools/bench_model.o $(MUSL_LIB) ; $(LINK_MUSL)
 
 # ---- the same with sanitizers, for tests --------------------------------------------------------
 LINK_HOST = gcc $(LDFLAGS_HOST) $^ $(LIBS) -o $@
@@ -144,6 +145,9 @@ test: all unit build/host/engine build/host/console build/host/synth ## run ever
 bench-tokenizer: build/bench-tokenizer ## tokens a second on C sources, beside the Rust tokenizer of npm
 	@tests/text/prepare.sh
 	@taskset -c 0 node tests/text/bench.mjs $< build/tokenizer/v4.json $(FORMAT_SRC)
+
+bench-model: build/bench-model ## tokens a second of the network, for each instruction set
+	@$< rootfs/models/demo $(JOBS)
 
 check-image: all build/host/engine ## test the image as a file
 	@tests/image/test_image.sh $(CACHE)
