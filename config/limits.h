@@ -21,6 +21,14 @@
 #define STOP_STRINGS_MAX 16
 /* Clients stop at words and tags; bounds the text held back. */
 #define STOP_STRING_BYTES_MAX 4096
+/* Tools of a request and bytes of their schemas (api.md 1.2); harnesses send 9 to 24, 20 to 63 KB.
+ */
+#define TOOLS_MAX       512
+#define TOOLS_BYTES_MAX (1 << 20)
+/* Name of a tool or of a parameter; MCP names are longer than OpenAI's 64 (api.md 1.2). */
+#define TOOL_NAME_BYTES_MAX 128
+/* Parameters of one call that the model writes; bounds the search for a name given twice. */
+#define DSML_PARAMETERS_MAX 512
 
 /* ---- the network ----------------------------------------------------------------------------- */
 /* Tokens one forward step takes; longer prompts are cut into steps.  Bounds the scratch memory and
@@ -68,6 +76,8 @@
 /* Between signs of life while the model reads the prompt: clients give up after 300 s of silence,
  * proxies after 30 to 60 (api.md 0, finding 2). */
 #define KEEPALIVE_MS 10000
+/* Largest --keepalive-ms, for boxes behind proxies that are more or less patient. */
+#define KEEPALIVE_MS_MAX 240000
 /* api.md 2.2: comments keep a client waiting for ever, so waiting itself is bounded. */
 #define QUEUE_WAIT_MS_MAX (10 * 60 * 1000)
 #define ANSWER_MS_MAX     (60 * 60 * 1000)

@@ -25,7 +25,7 @@ struct api {
     char fingerprint[FINGERPRINT_BYTES];
     bool thinking_default;
     int64_t created_s;
-    int64_t heartbeat_ms; /* KEEPALIVE_MS; tests shorten it */
+    int64_t heartbeat_ms; /* KEEPALIVE_MS, until set otherwise */
 };
 
 /** Names and defaults from the model's row.  @err ERR_INPUT naming a control token that is missing

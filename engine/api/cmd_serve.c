@@ -23,7 +23,7 @@
 struct flags {
     const char *model, *listen, *keys, *admin; /* borrow from argv */
     const char *isa, *numerics;
-    int threads, context, sessions;
+    int threads, context, sessions, keepalive_ms;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
 };
@@ -57,6 +57,7 @@ static const struct {
     {"--threads", offsetof(struct flags, threads), CPU_THREADS_MAX},
     {"--context", offsetof(struct flags, context), POSITIONS_MAX},
     {"--sessions", offsetof(struct flags, sessions), SESSIONS_MAX},
+    {"--keepalive-ms", offsetof(struct flags, keepalive_ms), KEEPALIVE_MS_MAX},
 };
 
 static enum status take_flag(struct flags *out, const char *name, const char *value,
@@ -90,7 +91,8 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
     *out = (struct flags){.isa = "auto",
                           .numerics = "official",
                           .context = CONTEXT_DEFAULT,
-                          .sessions = SESSIONS_DEFAULT};
+                          .sessions = SESSIONS_DEFAULT,
+                          .keepalive_ms = KEEPALIVE_MS};
     for (int i = 1; i < argc; i += 2) {
         if (i + 1 == argc)
             return error_set(err, ERR_USAGE, "'%.32s': a value is missing", argv[i]);
@@ -140,8 +142,10 @@ static enum status open_text(struct box *box, const struct flags *flags, struct 
     if (tokenizer_vocab_size(box->tokenizer) > rows)
         return error_set(err, ERR_INPUT, "%s: %d entries, but the model knows %d", path,
                          tokenizer_vocab_size(box->tokenizer), rows);
-    return api_init(&box->api, box->engine, box->tokenizer, box->scope.numerics, box->scope.isa,
-                    err);
+    status =
+        api_init(&box->api, box->engine, box->tokenizer, box->scope.numerics, box->scope.isa, err);
+    box->api.heartbeat_ms = flags->keepalive_ms;
+    return status;
 }
 
 static enum status open_http(struct box *box, const struct flags *flags, struct error *err)

@@ -2,21 +2,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { recallStory, streamTurn } from "./smoke.js";
-import { MODEL, ask, post, user } from "./target.js";
+import { MODEL, ask, post, untilIdle, user, wait } from "./target.js";
 
 const NAME = "Good day! What is your name?";
-
-const wait = (ms) => new Promise((go) => setTimeout(go, ms));
-
-/** Waits (bounded) until the engine has nothing to do; gives its counters. */
-export async function untilIdle(target) {
-  for (let i = 0; i < 300; i++) {
-    const { data } = await target.admin("status");
-    if (data.running === 0 && data.waiting === 0) return data;
-    await wait(100);
-  }
-  assert.fail("the engine is still busy");
-}
 
 export function answers(target) {
   const complete = (request) => target.client.chat.completions.create(request);
@@ -156,17 +144,6 @@ export function answers(target) {
     assert.equal(b.choices[0].message.content, alone);
     const again = await complete(long);
     assert.equal(again.choices[0].message.content, a.choices[0].message.content);
-  });
-
-  test("signs of life while a long prompt is read, streamed and whole", async () => {
-    const text = "The river is calm. ".repeat(2400);
-    const turns = await Promise.all([true, false].map((stream) =>
-      post(target, ask(text, { stream, max_tokens: 5 }))));
-    const [events, whole] = turns;
-    assert.match(events.text, /\n\n: keep-alive\n\n/);
-    assert.match(events.text, /data: \[DONE\]\n\n$/);
-    assert.match(whole.text, /^\n+\{/);
-    assert.equal(whole.json.object, "chat.completion");
   });
 
   test("a client that leaves frees the engine: while it reads the prompt and while it answers", async () => {

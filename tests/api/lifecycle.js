@@ -5,7 +5,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import test from "node:test";
-import { ask, post, raw, start, stop } from "./target.js";
+import { ask, post, raw, start, stop, until } from "./target.js";
 
 export function lifecycle(program) {
   test("a unix socket serves as an address does, and is gone after a clean stop", async () => {
@@ -26,7 +26,7 @@ export function lifecycle(program) {
     const stream = raw(server, `POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n` +
       `Authorization: Bearer ${server.key}\r\nContent-Type: application/json\r\nX-Canary: canary\r\n` +
       `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
-    await new Promise((go) => setTimeout(go, 500));
+    await until(server, (data) => data.running === 1);
     assert.deepEqual(await stop(server), { code: 0, signal: null });
     const text = await stream;
     assert.match(text, /HTTP\/1\.1 200 /);
@@ -34,6 +34,45 @@ export function lifecycle(program) {
     assert.ok(!text.includes("[DONE]"));
     assert.match(server.err, /POST \/v1\/chat\/completions status=200/); // the log is there
     for (const secret of ["canary", "gate", server.key]) assert.ok(!server.err.includes(secret));
+  });
+
+  test("signs of life while a long prompt is read, streamed and whole", async () => {
+    const server = await start({ ...program, flags: ["--keepalive-ms", "200"] });
+    const text = "The river is calm. ".repeat(800);
+    const [events, whole] = await Promise.all([true, false].map((stream) =>
+      post(server, ask(text, { stream, max_tokens: 5 }))));
+    assert.match(events.text, /\n\n: keep-alive\n\n/);
+    assert.match(events.text, /data: \[DONE\]\n\n$/);
+    assert.match(whole.text, /^\n+\{/);
+    assert.equal(whole.json.object, "chat.completion");
+    await stop(server);
+  });
+
+  test("one session: the others wait their turn, and those beyond the queue are told to come back", async () => {
+    const server = await start({ ...program, flags: ["--sessions", "1", "--context", "4096"] });
+    const all = await Promise.all(Array.from({ length: 30 }, () =>
+      post(server, ask("The gate is red. ".repeat(100), { max_tokens: 1 }))));
+    const good = all.filter((answer) => answer.status === 200);
+    const refused = all.filter((answer) => answer.status === 429);
+    assert.equal(good.length + refused.length, 30);
+    assert.ok(good.length >= 17 && refused.length >= 1, `${good.length} good`);
+    for (const answer of refused) {
+      assert.equal(answer.json.error.code, "queue_full");
+      assert.match(answer.headers.get("retry-after"), /^[1-9]\d?$/);
+      assert.equal(answer.headers.get("x-should-retry"), null);
+    }
+    await stop(server);
+  });
+
+  test("Host: addresses, localhost and the names given by --host", async () => {
+    const server = await start({ ...program, flags: ["--host", "box.example", "--host", "chat.example"] });
+    const status = async (host) => Number(/^HTTP\/1\.1 (\d+)/.exec(await raw(server,
+      `GET /healthz HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`))[1]);
+    for (const host of ["box.example", "CHAT.example:8080", "localhost", "10.0.2.15:80", "[fd00::1]:80"])
+      assert.equal(await status(host), 200, host);
+    for (const host of ["evil.example", "box.example.evil.example", "xbox.example", "localhost.evil.example", "1.2.3"])
+      assert.equal(await status(host), 403, host);
+    await stop(server);
   });
 
   test("a key that is deleted closes the API at once; without keys all is closed", async () => {

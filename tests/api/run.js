@@ -1,5 +1,5 @@
 // The suite `api`, TAP on stdout.
-//   node --test-reporter=tap tests/api/run.js [--engine FILE] [--model DIR]
+//   node --test-reporter=tap tests/api/run.js [--engine FILE] [--model DIR] [--part NAME]...
 //   node --test-reporter=tap tests/api/run.js --url URL --key KEY --smoke    a server that runs already
 import { after } from "node:test";
 import { parseArgs } from "node:util";
@@ -15,18 +15,17 @@ const { values: flags } = parseArgs({ options: {
   url: { type: "string" },
   key: { type: "string" },
   smoke: { type: "boolean", default: false },
+  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "lifecycle"] },
 } });
+
+const program = { engine: flags.engine, model: flags.model };
+const PARTS = { smoke, answers, errors, lifecycle: () => lifecycle(program) };
+const chosen = flags.smoke ? ["smoke"] : flags.part;
 
 if (flags.url) {
   smoke(attach(flags.url, flags.key));
 } else {
-  const program = { engine: flags.engine, model: flags.model };
   const server = await start(program);
   after(() => stop(server));
-  smoke(server);
-  if (!flags.smoke) {
-    answers(server);
-    errors(server);
-    lifecycle(program);
-  }
+  for (const name of chosen) PARTS[name](server);
 }

@@ -133,6 +133,20 @@ export async function post(target, body, headers = {}) {
   return { status: response.status, headers: response.headers, text: answer, json };
 }
 
+export const wait = (ms) => new Promise((go) => setTimeout(go, ms));
+
+/** Waits (bounded) until the engine's counters are as wanted; gives them. */
+export async function until(target, wanted) {
+  for (let i = 0; i < 600; i++) {
+    const { data } = await target.admin("status");
+    if (wanted(data)) return data;
+    await wait(50);
+  }
+  throw new Error("the engine did not come to the wanted state");
+}
+
+export const untilIdle = (target) => until(target, (data) => data.running === 0 && data.waiting === 0);
+
 export const user = (content) => ({ role: "user", content });
 export const ask = (content, more = {}) =>
   ({ model: MODEL, temperature: 0, max_tokens: 100, messages: [user(content)], ...more });
