@@ -6,8 +6,11 @@
 # What is not in this tree (config/packages.txt) is built once into CACHE, outside of it.
 .DEFAULT_GOAL := all
 SHELL := /bin/bash
+JOBS := $(shell nproc)
 # As many jobs as cores; -j on the command line goes first.
-MAKEFLAGS += --no-builtin-rules -j$(shell nproc)
+MAKEFLAGS += --no-builtin-rules -j$(JOBS)
+# V=1 shows the commands.
+Q = $(if $(V),,@echo '  $@';)
 
 CACHE ?= $(HOME)/.cache/v4box
 # Not whatever comes first on the path: numpy is Debian's.
@@ -65,11 +68,11 @@ build/host/flags: FORCE
 
 build/musl/%.o: %.c build/musl/flags $(MUSL_PREFIX)/packages | setup
 	@mkdir -p $(@D)
-	musl-gcc $(CFLAGS_MUSL) $(call ISA_FLAGS,$<) -c $< -o $@
+	$(Q)musl-gcc $(CFLAGS_MUSL) $(call ISA_FLAGS,$<) -c $< -o $@
 
 build/host/obj/%.o: %.c build/host/flags | setup
 	@mkdir -p $(@D)
-	gcc $(CFLAGS_HOST) $(call HOST_OPT,$<) $(call ISA_FLAGS,$<) -c $< -o $@
+	$(Q)gcc $(CFLAGS_HOST) $(call HOST_OPT,$<) $(call ISA_FLAGS,$<) -c $< -o $@
 
 $(MUSL_LIB): $(LIB_SRC:%.c=build/musl/%.o)
 $(HOST_LIB): $(LIB_SRC:%.c=build/host/obj/%.o)
@@ -77,10 +80,10 @@ $(MUSL_BOX): $(BOX_SRC:%.c=build/musl/%.o)
 $(HOST_BOX): $(BOX_SRC:%.c=build/host/obj/%.o)
 $(MUSL_LIB) $(HOST_LIB) $(MUSL_BOX) $(HOST_BOX):
 	@rm -f $@
-	ar rcsD $@ $^
+	$(Q)ar rcsD $@ $^
 
 # ---- programs that ship -------------------------------------------------------------------------
-LINK_MUSL = musl-gcc $(LDFLAGS_MUSL) $^ $(LIBS) -o $@
+LINK_MUSL = $(Q)musl-gcc $(LDFLAGS_MUSL) $^ $(LIBS) -o $@
 
 build/engine: build/musl/engine/main.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/console: build/musl/init/console.o $(MUSL_BOX) ; $(LINK_MUSL)
@@ -91,7 +94,7 @@ build/bench-tokenizer: build/musl/tools/bench_tokenizer.o $(MUSL_LIB) ; $(LINK_M
 build/bench-model: build/musl/tools/bench_model.o $(MUSL_LIB) ; $(LINK_MUSL)
 
 # ---- the same with sanitizers, for tests --------------------------------------------------------
-LINK_HOST = gcc $(LDFLAGS_HOST) $^ $(LIBS) -o $@
+LINK_HOST = $(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -o $@
 
 build/host/engine: build/host/obj/engine/main.o $(HOST_LIB) ; $(LINK_HOST)
 build/host/console: build/host/obj/init/console.o $(HOST_BOX) ; $(LINK_HOST)
@@ -99,11 +102,11 @@ build/host/synth: build/host/obj/tools/synth.o $(HOST_LIB) ; $(LINK_HOST)
 
 build/host/unit/test_init_%: build/host/obj/tests/unit/test_init_%.o $(HOST_BOX)
 	@mkdir -p $(@D)
-	gcc $(LDFLAGS_HOST) $^ -lcmocka -o $@
+	$(Q)gcc $(LDFLAGS_HOST) $^ -lcmocka -o $@
 
 build/host/unit/%: build/host/obj/tests/unit/%.o $(HOST_LIB)
 	@mkdir -p $(@D)
-	gcc $(LDFLAGS_HOST) $^ $(LIBS) -lcmocka -o $@
+	$(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -lcmocka -o $@
 
 # ---- what comes from Debian ---------------------------------------------------------------------
 setup: ## install the Debian packages that this machine lacks
