@@ -37,7 +37,7 @@ static const struct service_spec SERVICES[] = {
 #undef SERVICE
 #define SERVICE_COUNT ((int)(sizeof SERVICES / sizeof SERVICES[0]))
 
-static struct box box = {.journal.echo_fd = -1};
+static struct box box;
 static struct supervisor services;
 static struct control control;
 static int64_t boot_ms;
@@ -198,6 +198,7 @@ static bool wanted(enum service_condition condition)
 
 _Noreturn static void run_box(void)
 {
+    box.journal.echo_fd = -1;
     panic_on_crash();
     reboot(RB_DISABLE_CAD);
     umask(022);

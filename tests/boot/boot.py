@@ -7,6 +7,7 @@ What the box says about itself (status --json) is checked against fixtures here;
 could pass by accident is itself checked with a changed fixture.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -217,13 +218,20 @@ def poweroff_ends_it(box):
     tap.note("poweroff took %.1f s" % (time.monotonic() - started))
 
 
+def real_client(box):
+    """The chat through the real OpenAI client, the same tests as on the host; each is passed on."""
+    started = time.monotonic()
+    tap.relay("client: ", ["tests/api/run.sh", "--url", box.read("url"), "--key",
+                           box.read("api_key"), "--smoke"], 400, ROOT)
+    tap.note("the client's tests took %.1f s" % (time.monotonic() - started))
+
+
 def first_token(box):
     """Time to the first token and between tokens, of one short streamed answer."""
     body = {"model": "deepseek-v4-demo", "stream": True, "temperature": 0, "max_tokens": 12,
             "messages": [{"role": "user", "content": "Good day!"}]}
     path = os.path.join(box.dir, "body.json")
     with open(path, "w") as f:
-        import json
         json.dump(body, f)
     started, times = time.monotonic(), []
     argv = ["curl", "-sN", "--max-time", "240", box.read("url") + "/v1/chat/completions", "-H",
@@ -257,6 +265,7 @@ def normal():
             ("ssh: no way to a shell", there_is_no_shell),
             ("keys: create, use, list, delete", keys_open_and_close_the_api),
             ("chat: a streamed answer", first_token),
+            ("chat: the real client's tests ran", real_client),
             ("log: no content, no keys", the_log_has_no_content),
             ("serial: poweroff asks first", serial_asks_before_the_end),
             ("serial: poweroff ends the machine", poweroff_ends_it),
