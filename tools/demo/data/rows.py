@@ -1,0 +1,94 @@
+"""Rows of training text: which turns make a conversation, how long it gets, where the loss applies."""
+from chatformat import ASSISTANT, END_THINK, EOS, THINK, encode  # noqa: F401  (names of the mask's tokens)
+
+from . import facts, skills, snippets, tools, values as v
+from .agent import Session
+from .chat import Chat
+from .documents import code_line
+from .words import (ADJ, ADV, ANIMAL, CITY, CODEW, COLOR, FILLW, FOOD, JOB, LAST, NOUN, PEOPLE, PREP, SPORT, VERB)
+
+# A turn of a chat without tools and its weight.
+TURNS = (("tell", 33), ("ask", 52), ("ask_two", 1.5), ("ask_unknown", 5), ("correct", 3), ("verify", 2), ("two_steps", 2), ("first", 2),
+         ("previous", 2.5), ("own", 1.5), ("say_back", 2), ("choose", 1), ("title", .7), ("small", 19), ("echo", 17), ("table", 7),
+         ("code", 4))
+
+
+def turn(chat):
+    """Add one turn to the chat."""
+    if chat.tools and chat.r.random() < .6:
+        return chat.turn()
+    names, weights = zip(*TURNS)
+    if chat.left() > 600 and chat.r.random() < .07:
+        return chat.document()
+    return getattr(chat, chat.r.choices(names, weights)[0])()
+
+
+def start(r, length, chars, heldout, thinking):
+    """An empty chat or session that suits the length in tokens."""
+    if length >= 1024 and r.random() < (.45 if length <= 2048 else .35):
+        most = 3 if length <= 1024 else 10 if length <= 2048 else 24 if length <= 4096 else 40
+        extra = r.randint(0, most) if r.random() < .6 else 0
+        parts = 0 if r.random() < .4 else r.randint(1, 6 if length <= 1024 else 32)
+        return Session(r, chars, heldout, thinking, extra, parts)
+    chat = Chat(r, chars, heldout, thinking)
+    chat.opening(0 if r.random() < .93 or length < 1024 else r.randint(2, 12))
+    return chat
+
+
+def conversation(r, length, chars_per_token, heldout=False):
+    """The text of one row of about `length` tokens."""
+    thinking = r.random() < .22
+    chat = start(r, length, length * chars_per_token, heldout, thinking)
+    if length >= 2048 and r.random() < (.5 if length < 8192 else .8):
+        for _ in range(r.randint(0, 3)):
+            chat.tell()
+        chat.document(r.uniform(.5, .85) * max(400, chat.left()))
+    # Thinking without tools keeps the last reasoning only: such a row must end inside, the others may be cut.
+    margin = 250 if thinking and not chat.tools else -200
+    while True:
+        turn(chat)
+        if chat.left() <= margin:
+            break
+    return encode(chat.messages, thinking, chat.tools, "max" if thinking and r.random() < .05 else None)
+
+
+def answer_mask(ids, special):
+    """1 on the tokens that the assistant must produce: after <think> or </think>, EOS included."""
+    mask, on, after = [0] * len(ids), False, False
+    for i, t in enumerate(ids):
+        if on:
+            mask[i] = 1
+            on = t != special["eos"]
+        elif after and t in (special["think"], special["endthink"]):
+            on = True
+        after = t == special["assistant"]
+    return mask
+
+
+def tokenizer_text(r):
+    """Text for the tokenizer alone: many words in several shapes."""
+    k = r.random()
+    if k < .45:
+        return " ".join(r.choices(FILLW + NOUN + ADJ + VERB + PEOPLE + CITY + ADV + PREP + JOB + FOOD + LAST, k=60))
+    if k < .52:
+        return " ".join(w.capitalize() for w in r.choices(FILLW + NOUN + ADJ, k=40))
+    if k < .68:
+        return "\n".join("    " * r.randint(0, 3) + code_line(r) for _ in range(8)) + "\n" + " ".join(r.choices(CODEW, k=30))
+    if k < .78:
+        return " ".join(v.foreign(r, 6) for _ in range(6))
+    if k < .88:
+        return tools.system_text(r, 8)
+    return " ".join(v.invented(r) for _ in range(40))
+
+
+def tokenizer_words():
+    """Words that deserve a token of their own."""
+    return (FILLW + NOUN + ADJ + VERB + PEOPLE + CITY + LAST + CODEW + JOB + FOOD + SPORT + COLOR + ADV + PREP + ANIMAL)
+
+
+def single_turn(request, answer):
+    """A chat of one request and its answer."""
+    return encode([{"role": "user", "content": request}, {"role": "assistant", "content": answer}])
+
+
+__all__ = ["answer_mask", "conversation", "facts", "single_turn", "skills", "snippets", "tokenizer_text", "tokenizer_words", "turn"]
