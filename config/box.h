@@ -13,14 +13,13 @@
 #define BOX_ADMIN_HOME  "/run/v4box/admin"
 #define BOX_HOST_KEY    "/run/v4box/ssh_host_key" /* in memory until there is a config disk */
 #define BOX_MODEL       "/models/demo"
-#define BOX_MODULES     "/etc/modules.list" /* one path a line, dependencies first; made by the build \
-                                             */
-#define BOX_FW_CFG     "/sys/firmware/qemu_fw_cfg/by_name/opt/v4box"
-#define BOX_SERIAL     "/dev/ttyS0"
-#define BOX_INTERFACE  "eth0" /* the kernel's first; choosing among several needs a config disk */
-#define BOX_HOSTNAME   "v4box"
-#define BOX_API_LISTEN "0.0.0.0:8080" /* plain HTTP: TLS comes with its own front process */
-#define BOX_SSH_PORT   "22"
+#define BOX_MODULES     "/etc/modules.list" /* a path a line, dependencies first; from the build */
+#define BOX_FW_CFG      "/sys/firmware/qemu_fw_cfg/by_name/opt/v4box"
+#define BOX_SERIAL      "/dev/ttyS0"
+#define BOX_INTERFACE   "eth0" /* the kernel's first; choosing among several needs a config disk */
+#define BOX_HOSTNAME    "v4box"
+#define BOX_API_LISTEN  "0.0.0.0:8080" /* plain HTTP: TLS comes with its own front process */
+#define BOX_SSH_PORT    "22"
 
 /* ---- users ----------------------------------------------------------------------------------- */
 #define BOX_UID_ROOT 0

@@ -12,36 +12,36 @@
 #include <stdint.h>
 
 /* ---- widths equal in every row (model.md 1.1); kernels may rely on them -------------------- */
-#define HEAD_DIM        512 /* one key/value vector; [nope 448 | rope 64] */
-#define ROPE_HEAD_DIM   64  /* the last channels of every head, rotated in adjacent pairs */
-#define INDEX_HEAD_DIM  128 /* indexer query and key width; Hadamard size */
-#define SLIDING_WINDOW  128 /* current token included */
-#define RATIO_CSA       4   /* overlapping compressor with indexer */
-#define RATIO_HCA       128 /* plain compressor */
-#define HC_MULT         4   /* residual streams */
-#define HC_MIX          ((2 + HC_MULT) * HC_MULT) /* pre 4, post 4, comb 16 */
-#define HC_SINKHORN     20  /* column normalisations */
-#define FP8_BLOCK       128 /* weight block edge and activation group */
-#define FP8_KV_GROUP    64  /* KV entry quantisation group, on the nope channels */
-#define FP4_GROUP       32  /* expert weight group and indexer activation group */
-#define RMS_NORM_EPS    1e-6
-#define HC_EPS          1e-6
-#define ROPE_THETA      10000.0  /* window-only layers and MTP blocks, no YaRN */
-#define COMPRESS_THETA  160000.0 /* layers with a compressor, with YaRN */
-#define YARN_FACTOR     16.0
-#define YARN_ORIGINAL   65536.0
-#define YARN_BETA_FAST  32.0
-#define YARN_BETA_SLOW  1.0
-#define SWIGLU_LIMIT    10.0
-#define POSITIONS_MAX   1048576
+#define HEAD_DIM       512 /* one key/value vector; [nope 448 | rope 64] */
+#define ROPE_HEAD_DIM  64  /* the last channels of every head, rotated in adjacent pairs */
+#define INDEX_HEAD_DIM 128 /* indexer query and key width; Hadamard size */
+#define SLIDING_WINDOW 128 /* current token included */
+#define RATIO_CSA      4   /* overlapping compressor with indexer */
+#define RATIO_HCA      128 /* plain compressor */
+#define HC_MULT        4   /* residual streams */
+#define HC_MIX         ((2 + HC_MULT) * HC_MULT) /* pre 4, post 4, comb 16 */
+#define HC_SINKHORN    20                        /* column normalisations */
+#define FP8_BLOCK      128                       /* weight block edge and activation group */
+#define FP8_KV_GROUP   64 /* KV entry quantisation group, on the nope channels */
+#define FP4_GROUP      32 /* expert weight group and indexer activation group */
+#define RMS_NORM_EPS   1e-6
+#define HC_EPS         1e-6
+#define ROPE_THETA     10000.0  /* window-only layers and MTP blocks, no YaRN */
+#define COMPRESS_THETA 160000.0 /* layers with a compressor, with YaRN */
+#define YARN_FACTOR    16.0
+#define YARN_ORIGINAL  65536.0
+#define YARN_BETA_FAST 32.0
+#define YARN_BETA_SLOW 1.0
+#define SWIGLU_LIMIT   10.0
+#define POSITIONS_MAX  1048576
 
 /* ---- bounds of the counts, so that tables can be static ------------------------------------ */
-#define LAYERS_MAX   64  /* 43 + drafts in flash */
-#define EXPERTS_MAX  256 /* routed experts */
+#define LAYERS_MAX      64  /* 43 + drafts in flash */
+#define EXPERTS_MAX     256 /* routed experts */
 #define TOP_EXPERTS_MAX 8
-#define HEADS_MAX    64
+#define HEADS_MAX       64
 #define INDEX_HEADS_MAX 64
-#define INDEX_TOPK_MAX 512
+#define INDEX_TOPK_MAX  512
 
 /* One fixed configuration.  Names follow config.json. */
 struct model_config {

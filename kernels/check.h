@@ -1,6 +1,7 @@
 /*
  * The one way to stop on a broken invariant.  ASSERT is always on: a numeric engine that goes on
- * after a violated shape answers with plausible nonsense.  Not for input errors: those are returned.
+ * after a violated shape answers with plausible nonsense.  Not for input errors: those are
+ * returned.
  */
 #ifndef V4BOX_KERNELS_CHECK_H
 #define V4BOX_KERNELS_CHECK_H

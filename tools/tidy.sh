@@ -7,7 +7,8 @@ LINES_MAX=800
 # write, or fail by killing the process.
 BANNED='\b(getenv|secure_getenv|strcat|sprintf|vsprintf|gets|alloca)[[:space:]]*\('
 # The environment is how udhcpc hands over what it learnt; nothing else there reads it.
-BANNED_EXCEPT='^init/network\.c:[0-9]+:.*getenv\('
+# Tests may: they choose what they write.
+BANNED_EXCEPT='^init/network\.c:[0-9]+:.*getenv\(|^tests/'
 failures=0
 
 # report NUMBER WHAT FINDINGS: a rule holds when there are no findings.

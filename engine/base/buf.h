@@ -1,6 +1,6 @@
 /*
- * A growable byte buffer and a growable list of token ids.  Growth is bounded by whoever fills them;
- * running out of memory is fatal here, as nothing sensible can be answered then.
+ * A growable byte buffer and a growable list of token ids.  Growth is bounded by whoever fills
+ * them; running out of memory is fatal here, as nothing sensible can be answered then.
  */
 #ifndef V4BOX_ENGINE_BUF_H
 #define V4BOX_ENGINE_BUF_H

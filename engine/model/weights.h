@@ -8,7 +8,7 @@
 #include "config/model.h"
 #include "kernels/tensor.h"
 
-#define FIELD_GLOBAL(kind, field) FIELD_GLOBAL_##kind(field)
+#define FIELD_GLOBAL(kind, field)  FIELD_GLOBAL_##kind(field)
 #define FIELD_GLOBAL_GLOBAL(field) struct tensor field;
 #define FIELD_GLOBAL_MTP(field)
 #define FIELD_GLOBAL_LAYER(field)
@@ -23,7 +23,7 @@
 #define FIELD_LAYER(kind, field) FIELD_LAYER_##kind(field)
 #define FIELD_LAYER_GLOBAL(field)
 #define FIELD_LAYER_MTP(field)
-#define FIELD_LAYER_LAYER(field) struct tensor field;
+#define FIELD_LAYER_LAYER(field)  struct tensor field;
 #define FIELD_LAYER_SHARED(field) struct tensor field;
 #define FIELD_LAYER_EXPERT(field)
 #define FIELD_EXPERT(kind, field) FIELD_EXPERT_##kind(field)
