@@ -111,18 +111,20 @@ model_id() {
         sed -n 's/.*"id": *"\([^"]*\)".*/\1/p' | head -n 1
 }
 
+# The process of $DIR/$1.pid, if it lives and its program's name begins with $2: a number alone may
+# be anybody's by now.
 running_pid() {
     local pid
-    pid=$(cat "$DIR/qemu.pid" 2>/dev/null) || return 1
+    pid=$(cat "$DIR/$1.pid" 2>/dev/null) || return 1
     case $(cat "/proc/$pid/comm" 2>/dev/null) in
-    qemu-system*) echo "$pid" ;;
+    "$2"*) echo "$pid" ;;
     *) return 1 ;;
     esac
 }
 
 run() {
     developer_keys
-    running_pid >/dev/null && die "a box runs already in $DIR; make stop ends it"
+    running_pid qemu qemu-system >/dev/null && die "a box runs already in $DIR; make stop ends it"
     local accel=(-accel "tcg,thread=multi" -cpu max) isa=baseline
     kvm_works && accel=(-accel kvm -cpu host) isa=auto
     local http ssh serial=(-serial mon:stdio) site=() initrd=$INITRD
@@ -156,31 +158,45 @@ run() {
     return $code
 }
 
-# Asks the console to switch off; whatever still runs after that is killed.
-stop() {
-    local pid waited=0
-    pid=$(running_pid) || {
-        echo "run.sh: no box runs in $DIR"
-        return 0
-    }
-    timeout $STOP_SECONDS ssh -q -i "$DIR/ssh_key" -p "$(cat "$DIR/ssh_port")" -o BatchMode=yes \
-        -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o IdentitiesOnly=yes \
-        admin@127.0.0.1 poweroff || true
+# Waits until a process has ended; one that does not is killed.
+wait_gone() {
+    local pid=$1 what=$2 waited=0
     while kill -0 "$pid" 2>/dev/null; do
-        if [ $((waited += 1)) -eq $STOP_SECONDS ]; then
-            echo "run.sh: the box did not end in $STOP_SECONDS s, killing it" >&2
+        if [ $((waited += 1)) -gt $STOP_SECONDS ]; then
+            echo "run.sh: $what did not end in $STOP_SECONDS s, killing it" >&2
             kill -9 "$pid"
-            break
+            return
         fi
         sleep 1
     done
-    rm -f "$DIR/qemu.pid"
+}
+
+# Asks the console to switch the box off, and a served engine to end.
+stop() {
+    local pid found=no
+    if pid=$(running_pid qemu qemu-system); then
+        found=yes
+        timeout $STOP_SECONDS ssh -q -i "$DIR/ssh_key" -p "$(cat "$DIR/ssh_port")" \
+            -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=no \
+            -o UserKnownHostsFile=/dev/null -o IdentitiesOnly=yes admin@127.0.0.1 poweroff || true
+        wait_gone "$pid" 'the box'
+        rm -f "$DIR/qemu.pid"
+    fi
+    if pid=$(running_pid serve engine); then
+        found=yes
+        kill "$pid"
+        wait_gone "$pid" 'the engine'
+        rm -f "$DIR/serve.pid"
+    fi
+    [ $found = yes ] || echo "run.sh: nothing runs in $DIR"
 }
 
 serve() {
     developer_keys
+    running_pid serve engine >/dev/null && die "an engine is served already; make stop ends it"
     PORT=$(free_port "$PORT")
     announce "http://127.0.0.1:$PORT" $$ &
+    echo $$ >"$DIR/serve.pid" # kept by exec
     exec build/engine serve --model $MODEL --listen "127.0.0.1:$PORT" --keys "$DIR/keys" \
         --admin "$DIR/engine.sock"
 }
