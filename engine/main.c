@@ -13,8 +13,9 @@ static const struct {
     const char *help;
 } COMMANDS[] = {
     {"serve", cmd_serve,
-     "--model DIR --listen ADDR:PORT|unix:PATH --keys FILE [--admin PATH] [--isa ..] [--numerics ..]\n"
-     "      [--threads N] [--context TOKENS] [--sessions N] [--host NAME].. [--keepalive-ms N]"},
+     "--model DIR --listen ADDR:PORT|unix:PATH --keys FILE [--admin PATH] [--isa ..]\n"
+     "      [--numerics ..] [--threads N] [--context TOKENS] [--sessions N] [--host NAME]..\n"
+     "      [--keepalive-ms N]"},
     {"logits", cmd_logits,
      "--model DIR --ids FILE --numerics exact|official [--chunk N] [--positions 0,5,-1] [--draft]"},
     {"layer", cmd_layer, "--model DIR --ids FILE --layer L --numerics N --in FILE --out FILE"},
