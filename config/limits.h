@@ -110,6 +110,43 @@
 /* Text or ids of one call of the subcommands: 30 times the largest context. */
 #define TOKENIZE_INPUT_BYTES_MAX (128 << 20)
 
+/* ---- token masks ----------------------------------------------------------------------------- */
+/* Containers open at once in sampled JSON: so that json_parse takes it. */
+#define MASK_DEPTH_MAX JSON_DEPTH_MAX
+/* Places of all schemas of one answer that are compiled: the 24 tools of a harness have 600. */
+#define MASK_NODES_MAX 16384
+/* Names and enum values of all schemas, and their bytes. */
+#define MASK_STRINGS_MAX      32768
+#define MASK_STRING_BYTES_MAX (1 << 20)
+/* One name or enum value; positions in it are 16 bits wide. */
+#define MASK_STRING_LEN_MAX 4096
+/* Declared properties of one object: a bit each says which were written. */
+#define MASK_PROPERTIES_MAX 128
+/* Values of one enum; OpenAI takes 1000 in a schema. */
+#define MASK_ENUM_MAX 4096
+/* Readings of a text that are followed at once (anyOf), and branches of one anyOf. */
+#define MASK_THREADS_MAX 32
+/* Schemas that hold together at one place ($ref, allOf, anyOf beside other keywords). */
+#define MASK_MEMBERS_MAX 32
+/* Steps of compiling one place: bounds anyOf inside of anyOf. */
+#define MASK_BRANCHES_MAX 256
+/* Steps of error paths; each place adds about one. */
+#define MASK_PATHS_MAX (4 * MASK_NODES_MAX)
+/* Keys that no schema declares, in all objects that are open at once: each is remembered, so that
+ * none comes twice. */
+#define MASK_EXTRA_KEYS_MAX 512
+/* White space in a row inside of JSON: an indentation of 4 at depth 15; without a bound a model can
+ * fill its whole answer with it. */
+#define MASK_SPACES_MAX 64
+/* One number: two hundred bits; without a bound a model can write digits for ever. */
+#define MASK_NUMBER_BYTES_MAX 64
+/* Digits of an exponent: with them no number leaves the range of a double. */
+#define MASK_EXPONENT_DIGITS_MAX 2
+/* A number with a minimum or maximum is written in fixed point with so many digits behind the
+ * point, and so many before it, so that the bounds hold exactly. */
+#define MASK_FRACTION_DIGITS_MAX 9
+#define MASK_WHOLE_DIGITS_MAX    19
+
 /* ---- log ------------------------------------------------------------------------------------- */
 /* One line, newline included: below PIPE_BUF, so lines of several threads never interleave. */
 #define LOG_LINE_BYTES 512

@@ -1,8 +1,9 @@
 /*
  * The answer splitter (answer.h).  Text goes detokenizer -> fresh -> reasoning, or -> held ->
- * content once no stop string can begin in it.  Stop strings are matched byte by byte with one
- * automaton each (Knuth-Morris-Pratt), so the cost per byte is constant and cuts cannot depend on
- * token borders.
+ * content once no stop string can begin in it, or -> dsml.  With tools offered, the end of `fresh`
+ * stays there while it may be the beginning of a tool-call block.  Stop strings are matched byte by
+ * byte with one automaton each (Knuth-Morris-Pratt), so the cost per byte is constant and cuts
+ * cannot depend on token borders.
  */
 #include "engine/text/answer.h"
 
@@ -18,6 +19,9 @@ struct stop {
     size_t matched; /* bytes of it that the content ends with */
 };
 
+/* What the text that comes is. */
+enum channel { CHANNEL_REASONING, CHANNEL_CONTENT, CHANNEL_OPENING, CHANNEL_BLOCK };
+
 struct answer {
     const struct tokenizer *tokenizer; /* borrows */
     const struct chat_tokens *tokens;  /* borrows */
@@ -26,7 +30,14 @@ struct answer {
     int32_t n_stops;
     struct buf fresh; /* owns: text of this push */
     struct buf held;  /* owns: content that may be the start of a stop string */
-    bool reasoning, stopped;
+    enum channel channel;
+    enum channel before; /* CHANNEL_OPENING: where the text goes if it opens nothing */
+    struct dsml *dsml;   /* owns; NULL until a mark came */
+    struct buf opening;  /* owns: CHANNEL_OPENING: the text so far, the "<" included */
+    enum answer_block block;
+    struct json_object *tools; /* one reference; NULL: none offered */
+    int32_t calls_max;
+    bool stopped, unfaithful;
     int32_t reasoning_tokens;
 };
 
@@ -76,9 +87,10 @@ static void release(struct answer *a, size_t bytes, struct buf *content)
         memmove(a->held.data, a->held.data + bytes, a->held.len);
 }
 
-static void add_content(struct answer *a, struct buf *content)
+/* Takes the first `n` bytes of `fresh` as content. */
+static void add_content(struct answer *a, size_t n, struct buf *content)
 {
-    for (size_t i = 0; i < a->fresh.len; i++) {
+    for (size_t i = 0; i < n; i++) {
         size_t complete = hold_byte(a, a->fresh.data[i]);
         if (complete > 0) {
             release(a, a->held.len - complete, content);
@@ -93,31 +105,145 @@ static void add_content(struct answer *a, struct buf *content)
     release(a, a->held.len - keep, content);
 }
 
+/* ---- tool calls ------------------------------------------------------------------------------ */
+
+/* Bytes at the end of the text that may lead to a block: at most two line ends and a "<". */
+static size_t lead_length(const struct buf *text)
+{
+    size_t n = text->len > 0 && text->data[text->len - 1] == '<';
+    for (int i = 0; i < 2 && n < text->len && text->data[text->len - 1 - n] == '\n'; i++)
+        n++;
+    return n;
+}
+
+static void begin_opening(struct answer *a)
+{
+    a->opening.len = 0;
+    buf_add(&a->opening, a->fresh.data, a->fresh.len);
+    a->fresh.len = 0;
+    a->before = a->channel;
+    a->channel = CHANNEL_OPENING;
+    dsml_destroy(a->dsml);
+    a->dsml = dsml_create(a->tools, a->before == CHANNEL_REASONING);
+}
+
+/* A block it is: what stood before it is complete. */
+static void begin_block(struct answer *a, struct buf *content)
+{
+    release(a, a->held.len, content);
+    a->channel = CHANNEL_BLOCK;
+    a->block = BLOCK_OPEN;
+}
+
+/* No block: the text goes where it would have gone without the mark. */
+static void end_opening(struct answer *a)
+{
+    buf_add(&a->opening, a->fresh.data, a->fresh.len);
+    a->fresh.len = 0;
+    buf_add(&a->fresh, a->opening.data, a->opening.len);
+    a->channel = a->before;
+    a->unfaithful = true;
+}
+
+static void look_at_block(struct answer *a, enum dsml_progress progress)
+{
+    int32_t n_calls;
+    dsml_calls(a->dsml, &n_calls);
+    bool enough = a->calls_max > 0 && n_calls >= a->calls_max && dsml_in_call(a->dsml);
+    if (progress == DSML_MALFORMED)
+        a->block = BLOCK_MALFORMED;
+    else if (progress == DSML_ENDED || enough)
+        a->block = BLOCK_ENDED;
+    a->stopped = progress == DSML_MALFORMED || enough;
+}
+
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* Hands on the text that the detokenizer has just given. */
-static void deliver(struct answer *a, struct buf *reasoning, struct buf *content)
+/* Text or, with `mark`, the mark behind it, where a block is or may be. */
+static void deliver_to_block(struct answer *a, bool mark, struct buf *content)
 {
-    if (a->reasoning)
-        buf_add(reasoning, a->fresh.data, a->fresh.len);
-    else
-        add_content(a, content);
+    enum dsml_progress progress =
+        mark ? dsml_push_mark(a->dsml) : dsml_push_text(a->dsml, a->fresh.data, a->fresh.len);
+    if (progress == DSML_NONE) {
+        end_opening(a);
+        return;
+    }
+    if (a->channel == CHANNEL_OPENING)
+        buf_add(&a->opening, a->fresh.data, a->fresh.len);
     a->fresh.len = 0;
+    if (a->channel == CHANNEL_OPENING && progress != DSML_OPENING)
+        begin_block(a, content);
+    if (a->channel == CHANNEL_BLOCK)
+        look_at_block(a, progress);
+}
+
+/* Hands on the text in `fresh`.  `whole`: nothing that could belong to it will follow. */
+static void deliver(struct answer *a, bool whole, struct buf *reasoning, struct buf *content)
+{
+    if (a->fresh.len > 0 && (a->channel == CHANNEL_OPENING || a->channel == CHANNEL_BLOCK))
+        deliver_to_block(a, false, content);
+    if (a->fresh.len == 0) /* taken, or the block has turned out to be text */
+        return;
+    size_t keep = whole || a->tools == NULL ? 0 : lead_length(&a->fresh);
+    size_t n = a->fresh.len - keep;
+    if (a->channel == CHANNEL_REASONING)
+        buf_add(reasoning, a->fresh.data, n);
+    else
+        add_content(a, n, content);
+    memmove(a->fresh.data, a->fresh.data + n, keep);
+    a->fresh.len = keep;
+}
+
+static void push_mark(struct answer *a, struct buf *reasoning, struct buf *content)
+{
+    if (a->channel == CHANNEL_OPENING || a->channel == CHANNEL_BLOCK) {
+        deliver_to_block(a, true, content);
+        if (a->channel == CHANNEL_BLOCK)
+            return;
+        deliver(a, false, reasoning, content); /* no block; this mark may open one */
+    }
+    if (a->stopped)
+        return;
+    begin_opening(a);
+}
+
+static bool is_reasoning(const struct answer *a)
+{
+    return a->channel == CHANNEL_REASONING ||
+           (a->channel == CHANNEL_OPENING && a->before == CHANNEL_REASONING);
+}
+
+static void push_control(struct answer *a, int32_t id, struct buf *reasoning, struct buf *content)
+{
+    bool mark = id == a->tokens->dsml && a->tools != NULL;
+    bool closes = id == a->tokens->think_close && is_reasoning(a);
+    if (closes && a->channel == CHANNEL_OPENING)
+        end_opening(a);
+    deliver(a, closes, reasoning, content);
+    if (a->stopped)
+        return;
+    if (mark)
+        push_mark(a, reasoning, content);
+    else if (closes)
+        a->channel = CHANNEL_CONTENT;
+    else
+        a->unfaithful = true;
 }
 
 bool answer_push(struct answer *a, int32_t id, struct buf *reasoning, struct buf *content)
 {
+    if (a->block == BLOCK_ENDED)
+        a->stopped = true;
     if (a->stopped)
         return true;
-    a->reasoning_tokens += a->reasoning ? 1 : 0;
-    bool control = tokenizer_is_added(a->tokenizer, id);
-    if (control)
+    a->reasoning_tokens += is_reasoning(a) ? 1 : 0;
+    if (tokenizer_is_added(a->tokenizer, id)) {
         detokenizer_finish(&a->detokenizer, &a->fresh);
-    else
+        push_control(a, id, reasoning, content);
+    } else {
         detokenizer_push(&a->detokenizer, a->tokenizer, id, &a->fresh);
-    deliver(a, reasoning, content);
-    if (id == a->tokens->think_close)
-        a->reasoning = false;
+        deliver(a, false, reasoning, content);
+    }
     return a->stopped;
 }
 
@@ -126,10 +252,40 @@ void answer_finish(struct answer *a, struct buf *reasoning, struct buf *content)
     if (a->stopped)
         return;
     detokenizer_finish(&a->detokenizer, &a->fresh);
-    deliver(a, reasoning, content);
+    deliver(a, true, reasoning, content);
+    if (a->channel == CHANNEL_OPENING) /* markup that was cut says nothing to anybody */
+        begin_block(a, content);
+    if (a->block == BLOCK_OPEN && dsml_is_settled(a->dsml))
+        a->block = BLOCK_ENDED;
     if (!a->stopped)
         release(a, a->held.len, content);
     a->stopped = true;
+}
+
+const struct dsml_call *answer_calls(const struct answer *a, int32_t *count)
+{
+    *count = 0;
+    return a->block == BLOCK_NONE ? NULL : dsml_calls(a->dsml, count);
+}
+
+enum answer_block answer_block(const struct answer *a)
+{
+    return a->block;
+}
+
+const char *answer_block_fault(const struct answer *a)
+{
+    return a->block == BLOCK_MALFORMED ? dsml_fault(a->dsml) : "";
+}
+
+bool answer_in_reasoning(const struct answer *a)
+{
+    return is_reasoning(a);
+}
+
+bool answer_is_faithful(const struct answer *a)
+{
+    return !a->unfaithful;
 }
 
 int32_t answer_reasoning_tokens(const struct answer *a)
@@ -152,7 +308,9 @@ enum status answer_create(const struct answer_options *options, struct answer **
     ASSERT(a != NULL);
     a->tokenizer = options->tokenizer;
     a->tokens = options->tokens;
-    a->reasoning = options->thinking;
+    a->channel = options->thinking ? CHANNEL_REASONING : CHANNEL_CONTENT;
+    a->tools = json_object_get(options->tools);
+    a->calls_max = options->calls_max;
     a->n_stops = options->n_stops;
     for (int32_t i = 0; i < a->n_stops; i++)
         stop_init(&a->stops[i], &options->stops[i]);
@@ -170,5 +328,8 @@ void answer_destroy(struct answer *a)
     }
     buf_free(&a->fresh);
     buf_free(&a->held);
+    buf_free(&a->opening);
+    dsml_destroy(a->dsml);
+    json_object_put(a->tools);
     free(a);
 }
