@@ -211,10 +211,10 @@ static const struct command *parse(const struct console *c, const char *line, si
     return NULL;
 }
 
-static bool run_line(const struct console *c, const char *line)
+static bool run_line(const struct console *c, const char *line, size_t n)
 {
     struct request request;
-    const struct command *command = parse(c, line, strlen(line), &request);
+    const struct command *command = parse(c, line, n, &request);
     bool good = command != NULL && run_command(c, command, &request);
     fflush(stdout);
     return good;
@@ -318,15 +318,31 @@ static void run_terminal(const struct console *c)
     tcsetattr(STDIN_FILENO, TCSANOW, &cooked);
 }
 
-/* Commands from a pipe, one a line, no prompt; the first failure decides the exit code. */
+/* Reads a line of any bytes; what does not fit is read and left out.  False at the end of input. */
+static bool read_line(char *line, size_t cap, size_t *n)
+{
+    int byte;
+    *n = 0;
+    while ((byte = getc(stdin)) != EOF && byte != '\n')
+        if (*n < cap)
+            line[(*n)++] = (char)byte;
+    if (*n > 0 && line[*n - 1] == '\r')
+        (*n)--;
+    return byte != EOF || *n > 0;
+}
+
+/* Commands from a pipe, one a line, no prompt; any failure decides the exit code. */
 static bool run_pipe(const struct console *c)
 {
-    char line[CONSOLE_LINE_BYTES + 2]; /* one more than parse() takes, so that it refuses */
+    char line[CONSOLE_LINE_BYTES + 2]; /* more than parse() takes, so that it refuses */
+    size_t n;
     bool good = true;
-    while (fgets(line, sizeof line, stdin) != NULL) {
-        line[strcspn(line, "\r\n")] = '\0';
-        if (strspn(line, " ") != strlen(line))
-            good = run_line(c, line) && good;
+    while (read_line(line, sizeof line, &n)) {
+        bool blank = true;
+        for (size_t i = 0; i < n; i++)
+            blank = blank && line[i] == ' ';
+        if (!blank)
+            good = run_line(c, line, n) && good;
     }
     return good;
 }
@@ -385,7 +401,7 @@ int main(int argc, char **argv)
         return 2;
     }
     if (command != NULL)
-        return run_line(&c, command) ? 0 : 1;
+        return run_line(&c, command, strlen(command)) ? 0 : 1;
     if (isatty(STDIN_FILENO)) {
         run_terminal(&c);
         return 0;

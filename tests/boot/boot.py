@@ -35,6 +35,9 @@ MOUNTS = {
 # Service: uid.  All of them without new privileges.
 SERVICES = {"network": 0, "engine": 100, "ssh": 0, "console": 0}
 
+# The engine holds 70 MiB after two conversations at once; more than this is a leak.
+ENGINE_MIB = 160
+
 # Typed by somebody who wants out of the console.  Each is one refused command.
 BREAKOUTS = [
     "sh", "/bin/sh", "-c sh", "/bin/engine version", "busybox sh", "udhcpc",
@@ -98,9 +101,19 @@ def services_run_confined(box):
         equal(s["restarts"], 0, name + " restarts")
         equal(s["no_new_privs"], 1, name + " no_new_privs")
     equal(data["engine"]["isa"], data["init"]["options"]["isa"], "isa")
+
+
+def chats_left_it_healthy(box):
+    data = box.status()["data"]
+    services = {s["name"]: s for s in data["init"]["services"]}
+    for name, s in services.items():
+        require(s["state"] == "running" or name == "console", "%s is %s" % (name, s["state"]))
+        require(s["restarts"] == 0 or name == "console", "%s restarted" % name)
+    peak_mib = services["engine"]["rss_peak_kib"] / 1024
+    require(peak_mib < ENGINE_MIB, "the engine took %.1f MiB" % peak_mib)
     tap.note("engine: isa %s, resident %.1f MiB at most; memory %d of %d MiB available" % (
-        data["engine"]["isa"], services["engine"]["rss_peak_kib"] / 1024,
-        data["init"]["memory"]["available_kib"] // 1024, data["init"]["memory"]["total_kib"] // 1024))
+        data["engine"]["isa"], peak_mib, data["init"]["memory"]["available_kib"] // 1024,
+        data["init"]["memory"]["total_kib"] // 1024))
 
 
 def serial_console_answers(box):
@@ -266,6 +279,7 @@ def normal():
             ("keys: create, use, list, delete", keys_open_and_close_the_api),
             ("chat: a streamed answer", first_token),
             ("chat: the real client's tests ran", real_client),
+            ("services: nothing restarted, memory bounded", chats_left_it_healthy),
             ("log: no content, no keys", the_log_has_no_content),
             ("serial: poweroff asks first", serial_asks_before_the_end),
             ("serial: poweroff ends the machine", poweroff_ends_it),

@@ -1,0 +1,201 @@
+"""The console program from outside, on this machine: exit codes, forms of output, hostile servers,
+hostile typing.  Runs the build with sanitizers, against servers that this file plays."""
+
+import json
+import os
+import pty
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests", "boot"))
+from tap import Tap  # noqa: E402  the same runner as the boots
+
+CONSOLE = os.path.join(ROOT, "build", "host", "console")
+# The leak check opens /proc when the program ends, which the console has forbidden itself by then.
+os.environ["ASAN_OPTIONS"] = "detect_leaks=0"
+SECONDS = 60  # bound of every run; one takes 0.1
+tap = Tap()
+
+
+class Server:
+    """Answers each request with what `answer` returns: bytes, or None to say nothing."""
+
+    def __init__(self, path, answer):
+        self.requests = []
+        self.answer = answer
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.bind(path)
+        self.socket.listen(8)
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            client, _ = self.socket.accept()
+            line = b""
+            while not line.endswith(b"\n"):
+                data = client.recv(65536)
+                if not data:
+                    break
+                line += data
+            if line:
+                self.requests.append(json.loads(line))
+                answer = self.answer(self.requests[-1])
+                if answer is not None:
+                    try:
+                        client.sendall(answer)
+                    except OSError:
+                        pass
+            client.close()
+
+
+def run(*argv, stdin=b""):
+    done = subprocess.run([CONSOLE, *argv], input=stdin, capture_output=True, timeout=SECONDS)
+    return done.returncode, done.stdout, done.stderr
+
+
+def equal(got, wanted, what):
+    if got != wanted:
+        raise AssertionError("%s: %r, not %r" % (what, got, wanted))
+
+
+def line(ok, text, data=None):
+    answer = {"ok": ok, "text": text}
+    if data is not None:
+        answer["data"] = data
+    return json.dumps(answer).encode() + b"\n"
+
+
+def echo(request):
+    words = [request["command"]] + request["args"]
+    return line(request["args"] != ["fail"], " ".join(words) + "\n", {"n": len(words)})
+
+
+def one_socket(path):
+    server = Server(path, echo)
+    equal(run("--socket", path, "-c", "keys create a"), (0, b"keys create a\n", b""), "keys")
+    equal(run("--socket", path, "-c", "keys fail"), (1, b"keys fail\n", b""), "a refusal")
+    equal(run("--socket", path, "-c", "status"), (0, b"status\n", b""), "status of the engine alone")
+    code, out, _ = run("--socket", path, "-c", "keys list", "--json")
+    equal((code, json.loads(out)["data"]), (0, {"n": 2}), "--json")
+    code, out, _ = run("--socket", path, "-c", "keys fail --json")
+    equal((code, json.loads(out)["ok"]), (1, False), "--json as last word")
+    equal(server.requests[-1], {"command": "keys", "args": ["fail"]}, "the request")
+    equal(run("--socket", path, "-c", "log")[0], 1, "a command of init without init")
+    code, out, _ = run("--socket", path, "-c", "nonsense", "--json")
+    equal((code, json.loads(out)["ok"]), (1, False), "an unknown command as JSON")
+
+
+def two_sockets(path):
+    Server(path + "e", lambda r: line(True, "engine says\n", {"e": 1}))
+    Server(path + "i", lambda r: line(True, "init says", {"i": [2]}))
+    both = ("--socket", path + "e", "--init", path + "i")
+    equal(run(*both, "-c", "status"), (0, b"init says\nengine says\n", b""), "status")
+    code, out, _ = run(*both, "-c", "status", "--json")
+    equal((code, json.loads(out)["data"]), (0, {"init": {"i": [2]}, "engine": {"e": 1}}), "data")
+    code, out, _ = run("--socket", path + "x", "--init", path + "i", "-c", "status")
+    equal((code, out), (1, b"init says\nengine: not running\n"), "without an engine")
+    equal(run(*both, "-c", "log 3"), (0, b"init says\n", b""), "log goes to init")
+
+
+def usage():
+    for argv in [["--socket"], ["-c"], ["--wait", "x", "-c", "help"], ["--wait", "-1", "-c", "help"],
+                 ["--wait", "601", "-c", "help"], ["stray"], ["--socket", "a", "stray"]]:
+        code, out, err = run(*argv)
+        equal((code, out, err[:6]), (2, b"", b"usage:"), repr(argv))
+    code, out, _ = run("-c", "help")
+    equal((code, b"poweroff" in out), (0, True), "help needs no server")
+
+
+def waiting(path):
+    threading.Timer(1.2, lambda: Server(path, echo)).start()
+    equal(run("--socket", path, "-c", "keys list")[0], 1, "a server that comes later")
+    equal(run("--socket", path, "--wait", "30", "-c", "keys list")[0], 0, "the same with --wait")
+
+
+def hostile_servers(path):
+    answers = [
+        b"", b"\n", b"HTTP/1.1 200 OK\r\n\r\n", b'{"ok":true}\n', b'{"ok":true,"text":"x"',
+        b'{"ok":true,"text":"x"}', b'{"ok":true,"text":"' + b"x" * 2_000_000 + b'"}\n',
+        b"[" * 100_000 + b"\n", b'{"ok":true,"text":"x","data":' + b"[" * 1000 + b"\n",
+        b"\x00" * 5000 + b"\n", b'{"ok":true,"text":"\xff\\ud800\\u0000"',
+    ]
+    for i, answer in enumerate(answers):
+        at = "%s%d" % (path, i)
+        Server(at, lambda r, a=answer: a)
+        code, out, err = run("--socket", at, "-c", "keys list")
+        equal((code, err), (1, b""), "answer %d" % i)
+        equal(out, b"engine: the answer was cut off or malformed\n", "answer %d" % i)
+    Server(path + "s", lambda r: line(True, "\x1b]0;title\x07\x1b[2J\x9b5n caf\u00e9 \x7f\n"))
+    equal(run("--socket", path + "s", "-c", "keys list")[1],
+          ".]0;title..[2J.5n caf\u00e9 .\n".encode(), "an answer that would steer the terminal")
+
+
+def pipes(path):
+    server = Server(path, echo)
+    code, out, _ = run("--socket", path, stdin=b"keys list\n\n  \nkeys create b\r\n")
+    equal((code, out), (0, b"keys list\nkeys create b\n"), "two lines")
+    equal(run("--socket", path, stdin=b"keys fail\nkeys list\n")[0], 1, "a failure among them")
+    before = len(server.requests)
+    equal(run("--socket", path, stdin=b"x" * 100_000)[0], 1, "a line without an end")
+    equal(run("--socket", path, stdin=b"keys \x00list\nkeys \xff\n")[0], 1, "bytes that are no words")
+    equal(len(server.requests), before, "requests those made")
+
+
+class Terminal:
+    """The console on a pseudo-terminal."""
+
+    def __init__(self, *argv):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execv(CONSOLE, ["-console", *argv])
+        self.out = b""
+
+    def until(self, wanted):
+        end = time.monotonic() + SECONDS
+        while wanted not in self.out:
+            if not select.select([self.fd], [], [], max(0, end - time.monotonic()))[0]:
+                raise AssertionError("no %r in %r" % (wanted, self.out[-300:]))
+            self.out += os.read(self.fd, 65536)
+        self.out = self.out[self.out.index(wanted) + len(wanted):]
+
+    def type(self, data):
+        while data:
+            if select.select([self.fd], [self.fd], [], SECONDS)[0]:
+                self.out += os.read(self.fd, 65536)
+            data = data[os.write(self.fd, data[:256]):]
+
+    def end(self):
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def terminal(path):
+    server = Server(path, echo)
+    t = Terminal("--socket", path, "--init", path)
+    t.until(b"v4box> ")
+    for typed, shown in [(b"ke\tlist\r", b"keys list\r\n"), (b"\x1b[A\r", b"keys list\r\n"),
+                         (b"poweroff\r", b"type yes to do it: "), (b"y\r", b"not done"),
+                         (b"poweroff\r", b"type yes to do it: "), (b"\x03", b"^C"),
+                         (b"reboot\r", b"type yes to do it: "), (b"yes\r", b"reboot\r\n")]:
+        t.type(typed)
+        t.until(shown)
+    equal([r["command"] for r in server.requests], ["keys", "keys", "reboot"], "requests")
+    t.type(bytes(b for b in range(256) if b not in b"\x04\r\n") * 40 + b"\x03keys list\r")
+    t.until(b"keys list\r\n")
+    t.type(b"\x04")
+    equal(t.end(), 0, "exit code after Ctrl-D")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        for name, check in [("one socket", one_socket), ("both sockets", two_sockets),
+                            ("--wait", waiting), ("hostile servers", hostile_servers),
+                            ("pipes", pipes), ("a terminal", terminal)]:
+            tap.check("console: " + name, check, os.path.join(folder, name.replace(" ", "-")))
+        tap.check("console: usage", usage)
+    tap.end()
