@@ -199,7 +199,7 @@ class Sinkhorn(torch.autograd.Function):
         """Compile sinkhorn.cu once a process."""
         if cls.library is None:
             path = os.path.join(tempfile.mkdtemp(), "sinkhorn.so")
-            subprocess.check_call(["nvcc", "-O3", "-arch=native", "-shared", "-Xcompiler", "-fPIC", "-o", path, os.path.join(HERE, "sinkhorn.cu")])
+            subprocess.check_call(["nvcc", "-O3", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC", "-o", path, os.path.join(HERE, "sinkhorn.cu")])
             cls.library = ctypes.CDLL(path)
         return cls.library
 

@@ -213,7 +213,7 @@ def quantity(r, heldout=False):
         text, there = f"{p} {verb} {n} {what}", f"{p} {verb} {n} {what}."
         do = "does" if verb in ("has", "needs") else "did"
         asked = [f"how many {what} {do} {p} {base}?", f"how many {what} did I mention?", f"what number of {what} {do} {p} {base}?"]
-    return Fact(("many", what), n, [text], [(asked, n)], there, f"how many {what}", (f"how many {what}",))
+    return Fact(("many", what), n, [text], [(asked, n)], there, f"the number of {what}", (f"how many {what}",))
 
 
 def relation(r, heldout=False):

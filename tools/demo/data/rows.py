@@ -1,7 +1,7 @@
 """Rows of training text: which turns make a conversation, how long it gets, where the loss applies."""
-from chatformat import ASSISTANT, END_THINK, EOS, THINK, encode  # noqa: F401  (names of the mask's tokens)
+from chatformat import encode
 
-from . import facts, skills, snippets, tools, values as v
+from . import tools, values as v
 from .agent import Session
 from .chat import Chat
 from .documents import code_line
@@ -42,7 +42,7 @@ def conversation(r, length, chars_per_token, heldout=False):
     if length >= 2048 and r.random() < (.5 if length < 8192 else .8):
         for _ in range(r.randint(0, 3)):
             chat.tell()
-        chat.document(r.uniform(.5, .85) * max(400, chat.left()))
+        chat.document(r.uniform(.4, .8) * max(400, chat.left()))
     # Thinking without tools keeps the last reasoning only: such a row must end inside, the others may be cut.
     margin = 250 if thinking and not chat.tools else -200
     while True:
@@ -90,5 +90,3 @@ def single_turn(request, answer):
     """A chat of one request and its answer."""
     return encode([{"role": "user", "content": request}, {"role": "assistant", "content": answer}])
 
-
-__all__ = ["answer_mask", "conversation", "facts", "single_turn", "skills", "snippets", "tokenizer_text", "tokenizer_words", "turn"]

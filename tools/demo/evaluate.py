@@ -1,0 +1,141 @@
+"""Evaluation of an exported model: exact match on held-out rows, drafts, free chats.
+
+Teacher forcing decides exactness: greedy decoding gives the graded message if and only if every token of it
+is the most likely one. Owns the scoring; the rows are in evalsets.py, or frozen in a file of texts.
+
+    python3 evaluate.py MODEL_DIR --out results.json [--rows FILE]     FILE: {name: [text, ...]}
+"""
+import argparse
+import gzip
+import json
+import os
+import time
+
+import torch
+
+import evalsets
+import export
+import tokenizer
+from chatformat import encode
+from data import rows
+
+TOKENS = 32768                            # of one batch
+ANSWER_MOST = 64                          # tokens of a free answer
+FREE_LENGTH = 384
+
+
+def span(ids, special):
+    """Token positions of the last assistant message, EOS included."""
+    mask = rows.answer_mask(ids, special)
+    end = max(i for i, x in enumerate(mask) if x)
+    start = end
+    while mask[start - 1]:
+        start -= 1
+    return start, end + 1
+
+
+def pad(batch, length, special, device):
+    t = torch.full((len(batch), length), special["pad"], dtype=torch.long)
+    for i, ids in enumerate(batch):
+        t[i, :len(ids)] = torch.tensor(ids)
+    return t.to(device)
+
+
+def drafted(model, streams, ids):
+    """Normed hidden of the draft block for a batch [B, L]."""
+    return model.draft(streams, torch.cat((ids[:, 1:], ids[:, :1]), 1))
+
+
+@torch.no_grad()
+def score(model, graded, special):
+    """Exact match, share of right tokens, share of drafts accepted over rows of ids."""
+    length = -(-max(map(len, graded)) // 128) * 128
+    step = max(1, TOKENS // length)
+    exact, right, tokens, accepted, drafts = [], 0, 0, 0, 0
+    for a in range(0, len(graded), step):
+        batch = graded[a:a + step]
+        t = pad(batch, length, special, model.device)
+        streams = model.trunk(t)
+        hidden, draft = model.head(streams).view(len(batch), length, -1), drafted(model, streams, t).view(len(batch), length, -1)
+        for i, ids in enumerate(batch):
+            start, end = span(ids, special)
+            best = model.logits(hidden[i, start - 1:end - 1]).argmax(-1)
+            hit = best == t[i, start:end]
+            exact.append(bool(hit.all()))
+            right, tokens = right + int(hit.sum()), tokens + end - start
+            if end - start > 1:
+                ahead = model.logits(draft[i, start - 1:end - 2]).argmax(-1)
+                accepted, drafts = accepted + int((ahead == best[1:]).sum()), drafts + end - start - 1
+    return {"n": len(exact), "exact": sum(exact) / len(exact), "token": right / tokens, "draft": accepted / max(drafts, 1)}
+
+
+@torch.no_grad()
+def continue_greedy(model, prompts, special):
+    """The greedy continuation of every prompt, at most ANSWER_MOST tokens."""
+    now, done = [list(p) for p in prompts], [False] * len(prompts)
+    for _ in range(ANSWER_MOST):
+        t = pad(now, FREE_LENGTH, special, model.device)
+        hidden = model.head(model.trunk(t)).view(len(now), FREE_LENGTH, -1)
+        best = model.logits(torch.stack([hidden[i, len(x) - 1] for i, x in enumerate(now)])).argmax(-1).tolist()
+        for i, token in enumerate(best):
+            if not done[i]:
+                now[i].append(token)
+                done[i] = token == special["eos"]
+        if all(done):
+            break
+    return [x[len(p):] for x, p in zip(now, prompts)]
+
+
+def free_chats(model, encoder, decode, special):
+    """Hand-written chats, every answer the model's own: (turns and answers, right or not)."""
+    chats = [[] for _ in evalsets.FREE]
+    for turn in range(max(len(turns) for turns, _ in evalsets.FREE)):
+        open_ = [i for i, (turns, _) in enumerate(evalsets.FREE) if turn < len(turns)]
+        for i in open_:
+            chats[i].append({"role": "user", "content": evalsets.FREE[i][0][turn]})
+        answers = continue_greedy(model, [encoder(encode(chats[i])) for i in open_], special)
+        for i, ids in zip(open_, answers):
+            chats[i].append({"role": "assistant", "content": decode(ids).replace("<｜end▁of▁sentence｜>", "")})
+    return [([m["content"] for m in chat], wanted in chat[-1]["content"]) for chat, (_, wanted) in zip(chats, evalsets.FREE)]
+
+
+def frozen(path, encoder):
+    """Rows of a file of texts."""
+    with gzip.open(path, "rt") if path.endswith(".gz") else open(path) as f:
+        return {name: [encoder(t) for t in texts] for name, texts in json.load(f).items()}
+
+
+def evaluate(folder, out, path=None, say=print):
+    """Score the model in `folder` on the held-out sets, or on the frozen rows, and write the results."""
+    device, started = "cuda" if torch.cuda.is_available() else "cpu", time.time()
+    torch.backends.cuda.matmul.allow_tf32 = True
+    words = os.path.join(folder, "tokenizer.json")
+    encoder, decode, special = tokenizer.fast(words), tokenizer.decoder(words), tokenizer.special(words)
+    model = export.load(folder, device)
+    model.shadow(False)
+    results = {"sets": {}, "free": []}
+    graded = frozen(path, encoder) if path else {k: x for k, (_, x) in evalsets.sets(encoder).items()}
+    say(f"{len(graded)} sets in {time.time() - started:.0f} s")
+    for name, ids in graded.items():
+        s = results["sets"][name] = score(model, ids, special)
+        say(f"{name:44s} n {s['n']:3d} exact {s['exact']:.3f} token {s['token']:.3f} draft {s['draft']:.3f}")
+    results["free"] = free_chats(model, encoder, decode, special)
+    for turns, right in results["free"]:
+        say("right" if right else "WRONG", " | ".join(turns))
+    say(f"free chats right: {sum(r for _, r in results['free'])} of {len(results['free'])}; {time.time() - started:.0f} s")
+    with open(out, "w") as f:
+        json.dump(results, f, ensure_ascii=False, indent=1)
+    return results
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("model")
+    p.add_argument("--out", required=True)
+    p.add_argument("--rows")
+    a = p.parse_args()
+    evaluate(a.model, a.out, a.rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""One command that makes the demo model: tokenizer, training, export, evaluation. Needs one large GPU.
+
+    python3 tools/demo/train.py --plan demo --out DIR
+    python3 tools/demo/train.py --plan demo --out DIR --stop 540      ends in time, to be continued by the same command
+
+Training is boxed by time: a plan says which lengths are drawn from which share of its seconds on. DIR gets
+state.pt (masters, optimiser, progress: what the next call resumes from), train.log, model/ (the checkpoint in
+the official layout with its tokenizer) and results.json. Seeds fix the text; the number of steps that fit into
+the time depends on the machine.
+"""
+import argparse
+import json
+import os
+import random
+import shutil
+import time
+
+import torch
+
+import evaluate
+import export
+import tokenizer
+from feed import ANSWER, CONTEXT, Feed
+from model import Model
+from optimiser import Optimiser
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOKENS = 49152                            # of one step
+WARM_UP = 60                              # steps to the full learning rate
+HOLD, LAST_RATE = 0.5, 0.04               # constant up to this share of the time, then linear to this rate
+SAVE_EVERY = 120                          # seconds
+REPORT_EVERY = 15
+END_MARGIN = 25                           # seconds that saving and export need before --stop
+
+
+def rate(progress, steps):
+    """Learning rate of a step, relative."""
+    decay = 1.0 if progress < HOLD else max(LAST_RATE, (1 - progress) / (1 - HOLD))
+    return min(1.0, (steps + 1) / WARM_UP) * decay
+
+
+class Trainer:
+    """The state of one training: model, optimiser, progress from 0 to 1."""
+
+    def __init__(self, plan, out, seed):
+        with open(os.path.join(HERE, "config.json")) as f:
+            self.model = Model(json.load(f), "cuda", seed)
+        self.model.training = self.model.compiled = True
+        self.optimiser = Optimiser(self.model)
+        self.plan, self.out, self.seed = plan, out, seed
+        self.progress, self.steps, self.tokens, self.seconds = 0.0, 0, 0, 0.0
+        self.log = open(os.path.join(out, "train.log"), "a")
+        self.path = os.path.join(out, "state.pt")
+
+    def say(self, *words):
+        line = " ".join(str(w) for w in words)
+        print(line, flush=True)
+        self.log.write(line + "\n")
+        self.log.flush()
+
+    def save(self):
+        state = {"params": self.model.params, "bias": self.model.bias, "optimiser": self.optimiser.state(),
+                 "numbers": (self.progress, self.steps, self.tokens, self.seconds)}
+        torch.save(state, self.path + ".new")
+        os.replace(self.path + ".new", self.path)
+
+    def resume(self, folder=None, progress=None):
+        """From state.pt, or from the quantised weights of an exported folder, without optimiser state."""
+        if folder:
+            other = export.load(folder)
+            state = {"params": other.params, "bias": other.bias}
+            self.progress = progress
+        elif os.path.exists(self.path):
+            state = torch.load(self.path, map_location="cuda")
+            self.optimiser.load(state["optimiser"])
+            self.progress, self.steps, self.tokens, self.seconds = state["numbers"]
+        else:
+            return
+        for n, x in state["params"].items():
+            self.model.params[n].copy_(x)
+        for layer, b in state["bias"].items():
+            self.model.bias[layer].copy_(b)
+        self.say(f"resumed at {self.progress:.3f}, step {self.steps}")
+
+    def phase(self):
+        return max(i for i, p in enumerate(self.plan["phases"]) if p["from"] <= self.progress)
+
+    def losses(self, ids, marks, length, phase):
+        """Backward pass of one batch; returns the answers' mean losses of head and draft, and the indexer's."""
+        m = self.model
+        weight = (marks == ANSWER).float() + (marks == CONTEXT).float() * phase["context"]
+        m.shadow(True)
+        streams = m.trunk(ids[:, :length].contiguous())
+
+        def cross_entropy(hidden, ahead):
+            w = weight[:, ahead:length + ahead].reshape(-1)
+            ce = torch.nn.functional.cross_entropy(m.logits(hidden), ids[:, ahead:length + ahead].reshape(-1), reduction="none")
+            answers = (w == 1).float()
+            return (ce * w).sum() / w.sum(), (ce.detach() * answers).sum() / answers.sum()
+        loss, shown = cross_entropy(m.head(streams), 1)
+        drafted = torch.zeros((), device=m.device)
+        if phase["draft"]:
+            ahead, drafted = cross_entropy(m.draft(streams, ids[:, 1:length + 1].contiguous()), 2)
+            loss = loss + phase["draft"] * ahead
+        index = sum(m.index_losses)
+        (loss + index).backward()
+        return shown, drafted, index.detach()
+
+    def batch(self, ids, marks, length, phase):
+        m = self.model
+        m.compiled = ids.shape[0] * length == TOKENS      # another token count would compile everything again
+        m.select = random.random() < phase["select"]
+        return self.losses(torch.from_numpy(ids.astype("int64")).to("cuda"), torch.from_numpy(marks).to("cuda"), length, phase)
+
+    def warm_up(self):
+        """Compile before the clock runs: one batch of every length that is left, without a step."""
+        started = time.time()
+        phases = self.plan["phases"]
+        for length in sorted({x for p in phases[self.phase():] for x, _ in p["mix"]}):
+            count = TOKENS // length
+            ids = torch.randint(3, 4000, (count, length + 2), device="cuda")
+            self.model.compiled, self.model.select = count * length == TOKENS, True
+            self.losses(ids, torch.full_like(ids, ANSWER), length, phases[-1])
+        torch.cuda.synchronize()
+        self.say(f"warm after {time.time() - started:.0f} s, {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB")
+
+    def run(self, feed, deadline):
+        """Steps until the plan is done or the deadline comes."""
+        started, before, shown, saved = time.time(), self.seconds, time.time(), time.time()
+        last = -1
+        while self.progress < 1 and time.time() < deadline:
+            number = self.phase()
+            phase = self.plan["phases"][number]
+            if number != last:
+                self.say(f"--- phase {number} at {self.seconds:.0f} s, step {self.steps}: {phase}")
+                last = number
+            length, ids, marks = feed.get(number)
+            now = self.batch(ids, marks, length, phase)
+            self.optimiser.step(rate(self.progress, self.steps))
+            self.steps, self.tokens = self.steps + 1, self.tokens + ids.shape[0] * length
+            self.seconds = before + time.time() - started
+            self.progress = min(1.0, self.progress_at(self.seconds))
+            if time.time() - shown > REPORT_EVERY or self.steps in (1, 3, 30):
+                shown = time.time()
+                self.say(f"{self.seconds:6.1f} s step {self.steps} rate {rate(self.progress, self.steps):.3f} L{length} loss {float(now[0]):.3f} "
+                         f"draft {float(now[1]):.3f} index {float(now[2]):.3f} | {self.tokens / 1e6:.0f}M tokens, {feed.queue.qsize()} ready")
+            if time.time() - saved > SAVE_EVERY:
+                saved = time.time()
+                self.save()
+
+    def progress_at(self, seconds):
+        return seconds / self.plan["seconds"]
+
+    def export(self):
+        folder = os.path.join(self.out, "model")
+        size = export.export(self.model, folder)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(os.path.join(self.out, name), folder)
+        load = {layer: [round(float(x), 2) for x in c.float() / c.float().mean()] for layer, c in self.model.counts.items()}
+        self.say(f"exported {size} bytes at {self.progress:.3f}, step {self.steps}, {self.tokens / 1e6:.1f}M tokens; load of the experts {load}")
+        return folder
+
+
+def arguments():
+    p = argparse.ArgumentParser(description="Train, export and evaluate the demo model.")
+    p.add_argument("--plan", default="demo")
+    p.add_argument("--out", required=True)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--stop", type=float, default=1e9, help="end after so many seconds and keep the state")
+    p.add_argument("--from-model", help="start from an exported folder instead of state.pt")
+    p.add_argument("--from-progress", type=float, default=0.0, help="where in the plan --from-model stands")
+    return p.parse_args()
+
+
+def main():
+    started, a = time.time(), arguments()
+    with open(os.path.join(HERE, "plans.json")) as f:
+        plan = json.load(f)[a.plan]
+    os.makedirs(a.out, exist_ok=True)
+    if not os.path.exists(os.path.join(a.out, "tokenizer.json")):
+        tokenizer.write(a.out)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch._dynamo.config.cache_size_limit = 64
+    random.seed(a.seed)
+    trainer = Trainer(plan, a.out, a.seed)
+    trainer.resume(a.from_model, a.from_progress)
+    # Other text after every resumption than before it.
+    feed = Feed(plan["phases"], trainer.phase(), TOKENS, os.path.join(a.out, "tokenizer.json"), a.seed + trainer.steps)
+    trainer.warm_up()
+    trainer.run(feed, started + a.stop - END_MARGIN)
+    feed.stop()
+    trainer.save()
+    folder = trainer.export()
+    if trainer.progress >= 1:
+        del trainer
+        torch.cuda.empty_cache()
+        evaluate.evaluate(folder, os.path.join(a.out, "results.json"))
+
+
+if __name__ == "__main__":
+    main()
