@@ -10,7 +10,8 @@
 
 enum status file_map(const char *path, struct mapping *out, struct error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* O_NONBLOCK: a FIFO in a model folder must be refused below, not waited for. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return error_set(err, ERR_IO, "%s: %s", path, strerror(errno));
     struct stat st;
