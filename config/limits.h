@@ -89,6 +89,13 @@
 #define MESSAGES_MAX      65536
 #define TOOL_CALLS_MAX    512
 #define CONTENT_PARTS_MAX 65536
+/* One delta of a call's arguments: an event stays within one write of a stream. */
+#define TOOL_FRAGMENT_BYTES 2048
+/* Answers kept for the turns to come, and their bytes: about 12 a token, so that one key's share is
+ * 700,000 tokens, several sessions of the largest context that the box has memory for. */
+#define TURNS_MAX           4096
+#define TURNS_BYTES_MAX     (32 << 20)
+#define TURNS_KEY_BYTES_MAX (8 << 20)
 /* Bytes of a stream that are made ahead of what the socket takes. */
 #define STREAM_AHEAD_BYTES 4096
 /* Tokens of a timeline unless --context says otherwise: the embedded model's needles go to 16k, and
@@ -124,12 +131,17 @@
 #define MASK_PROPERTIES_MAX 128
 /* Values of one enum; OpenAI takes 1000 in a schema. */
 #define MASK_ENUM_MAX 4096
+/* Comparisons for enums that hold at one place together: a hundredth of a second. */
+#define MASK_ENUM_WORK_MAX (1 << 16)
 /* Readings of a text that are followed at once (anyOf), and branches of one anyOf. */
 #define MASK_THREADS_MAX 32
 /* Schemas that hold together at one place ($ref, allOf, anyOf beside other keywords). */
 #define MASK_MEMBERS_MAX 32
 /* Steps of compiling one place: bounds anyOf inside of anyOf. */
 #define MASK_BRANCHES_MAX 256
+/* Keywords and list elements looked at in one schema, each time that they count: a $ref makes large
+ * work of small text.  A harness's largest tool has 400. */
+#define MASK_WORK_MAX (1 << 20)
 /* Steps of error paths; each place adds about one. */
 #define MASK_PATHS_MAX (4 * MASK_NODES_MAX)
 /* Keys that no schema declares, in all objects that are open at once: each is remembered, so that

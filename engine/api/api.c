@@ -24,6 +24,7 @@ static enum MHD_Result root(struct exchange *x)
 static const struct route ROUTES[] = {
     {"POST", "/v1/chat/completions", false, true, api_chat_completions},
     {"POST", "/chat/completions", false, true, api_chat_completions},
+    {"POST", "/v1/receipt", false, true, api_receipt},
     {"GET", "/v1/models", false, false, api_models},
     {"GET", "/models", false, false, api_models},
     {"GET", "/v1/models/*", false, false, api_model},
@@ -67,6 +68,7 @@ enum status api_init(struct api *out, struct engine *engine, const struct tokeni
     const char *row = engine_model_config(engine)->name;
     *out = (struct api){.engine = engine,
                         .tokenizer = tokenizer,
+                        .profile = numerics,
                         .thinking_default = thinking_default(row),
                         .created_s = (int64_t)time(NULL),
                         .heartbeat_ms = KEEPALIVE_MS};

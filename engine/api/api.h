@@ -6,6 +6,7 @@
 #define V4BOX_ENGINE_API_API_H
 
 #include "engine/api/http.h"
+#include "engine/api/turns.h"
 #include "engine/engine.h"
 #include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
@@ -19,16 +20,19 @@
 struct api {
     struct engine *engine;             /* borrows */
     const struct tokenizer *tokenizer; /* borrows */
+    struct turns *turns;               /* borrows; NULL: nothing is remembered */
     struct chat_tokens tokens;
     char model[MODEL_ID_BYTES];
     /* Equal fingerprints and seeds give equal answers: version, model, numerics and ISA go in. */
     char fingerprint[FINGERPRINT_BYTES];
+    const char *profile; /* borrows: the name of the precision profile that is live */
     bool thinking_default;
     int64_t created_s;
     int64_t heartbeat_ms; /* KEEPALIVE_MS, until set otherwise */
 };
 
-/** Names and defaults from the model's row.  @err ERR_INPUT naming a control token that is missing
+/** Names and defaults from the model's row; borrows `numerics`.  @err ERR_INPUT naming a control
+ * token that is missing
  */
 enum status MUST_CHECK api_init(struct api *out, struct engine *engine,
                                 const struct tokenizer *tokenizer, const char *numerics,
@@ -41,6 +45,7 @@ const struct route *api_routes(int *n_routes);
 
 /* Handlers; x->user is the struct api. */
 enum MHD_Result api_chat_completions(struct exchange *x); /* chat_completions.c */
+enum MHD_Result api_receipt(struct exchange *x);          /* receipt.c */
 enum MHD_Result api_models(struct exchange *x);           /* models.c */
 enum MHD_Result api_model(struct exchange *x);
 

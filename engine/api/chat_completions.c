@@ -1,21 +1,9 @@
 /* POST /v1/chat/completions: parse, render, submit, answer.  All that can fail does so before the
  * 200. */
 #include "engine/api/completion.h"
+#include "engine/api/receipt.h"
 
 #include "kernels/check.h"
-
-static bool render(const struct api *api, const struct request *request, struct ids *prompt,
-                   struct api_error *err)
-{
-    struct chat_request chat = {.messages = request->messages,
-                                .thinking = request->thinking,
-                                .effort = request->effort,
-                                .drop_thinking = true};
-    struct error why;
-    if (chat_render(api->tokenizer, &api->tokens, &chat, prompt, NULL, &why) == OK)
-        return true;
-    return api_fail(err, API_RENDER, "messages");
-}
 
 static bool start(struct exchange *x, struct request *request, struct ids *prompt,
                   struct completion **out, struct api_error *err)
@@ -24,7 +12,8 @@ static bool start(struct exchange *x, struct request *request, struct ids *promp
     struct request_defaults defaults = {.model = api->model, .thinking = api->thinking_default};
     return request_parse(x->body.len == 0 ? "" : x->body.data, x->body.len, &defaults, request,
                          err) &&
-           render(api, request, prompt, err) && completion_start(api, x, request, prompt, out, err);
+           request_render(x, request, prompt, NULL, err) &&
+           completion_start(api, x, request, prompt, out, err);
 }
 
 static enum MHD_Result go_on(struct exchange *x)

@@ -34,6 +34,7 @@ struct box {
     struct tokenizer *tokenizer; /* owns */
     struct keys *keys;           /* owns */
     struct listener listener;    /* owns the path; the fd goes to `http` */
+    struct turns *turns;         /* owns */
     struct api api;
     struct http_server *http; /* owns */
     struct admin *admin;      /* owns; NULL without --admin */
@@ -145,6 +146,7 @@ static enum status open_text(struct box *box, const struct flags *flags, struct 
     status =
         api_init(&box->api, box->engine, box->tokenizer, box->scope.numerics, box->scope.isa, err);
     box->api.heartbeat_ms = flags->keepalive_ms;
+    box->api.turns = box->turns = turns_create();
     return status;
 }
 
@@ -190,6 +192,7 @@ static void close_box(struct box *box)
     listener_close(&box->listener);
     keys_close(box->keys);
     engine_destroy(box->engine);
+    turns_destroy(box->turns);
     tokenizer_close(box->tokenizer);
 }
 

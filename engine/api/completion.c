@@ -24,7 +24,7 @@ struct completion {
     struct answer *answer;             /* owns */
     uint64_t number;                   /* of the engine request */
     char id[REQUEST_ID_CHARS + 1];
-    const char *model, *fingerprint; /* borrows from struct api */
+    const char *model, *fingerprint, *profile; /* borrows from struct api */
     int64_t created_s;
     bool events, include_usage; /* events: streamed, else whole */
     int32_t prompt_tokens, answer_tokens;
@@ -33,8 +33,14 @@ struct completion {
     struct api_error error;
     struct buf out; /* to be sent */
     size_t out_taken;
-    struct buf reasoning, content; /* streamed: of one token; whole: of the answer */
-    bool spoke;                    /* some text was delivered */
+    struct buf reasoning, content;       /* of the answer so far */
+    size_t reasoning_told, content_told; /* streamed: bytes in events */
+    struct turn_call *calls;             /* owns [n_calls]: the complete ones, with their ids */
+    int32_t n_calls;
+    struct turns *turns; /* borrows, may be NULL */
+    struct turn turn;    /* what is known of it at the start */
+    struct ids ids;      /* of the answer, to its last part that is told */
+    int32_t think_close;
 };
 
 /* ---- JSON
@@ -56,26 +62,31 @@ static void dump_usage(struct completion *c)
                "\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
                "\"prompt_tokens_details\":{\"cached_tokens\":%d},"
                "\"completion_tokens_details\":{\"reasoning_tokens\":%d},"
-               "\"prompt_cache_hit_tokens\":%d,\"prompt_cache_miss_tokens\":%d}",
+               "\"prompt_cache_hit_tokens\":%d,\"prompt_cache_miss_tokens\":%d,"
+               "\"v4box\":{\"rendered_tokens\":%d,\"reused_tokens\":%d,\"profile\":\"%s\"}}",
                c->prompt_tokens, c->answer_tokens, c->prompt_tokens + c->answer_tokens, reused,
-               answer_reasoning_tokens(c->answer), reused, c->prompt_tokens - reused);
+               answer_reasoning_tokens(c->answer), reused, c->prompt_tokens - reused,
+               c->prompt_tokens, reused, c->profile);
 }
 
-static void dump_text(struct completion *c, const char *name, const struct buf *text)
+/* The bytes of `text` from `from` on. */
+static void dump_text(struct completion *c, const char *name, const struct buf *text, size_t from)
 {
     buf_printf(&c->out, "\"%s\":", name);
-    json_dump_string(&c->out, text->len == 0 ? "" : text->data, text->len);
+    json_dump_string(&c->out, text->len == from ? "" : text->data + from, text->len - from);
 }
 
-/* One event: `name` and `text` are the delta (NULL: empty), `finish` the reason or NULL. */
-static void dump_chunk(struct completion *c, const char *name, const struct buf *text,
-                       const char *finish)
+/* An event is its beginning, the members of the delta, and its end; `finish`: the reason or NULL.
+ */
+static void begin_chunk(struct completion *c)
 {
     buf_puts(&c->out, "data: ");
     dump_front(c, "chat.completion.chunk");
     buf_puts(&c->out, "{\"index\":0,\"delta\":{");
-    if (name != NULL)
-        dump_text(c, name, text);
+}
+
+static void end_chunk(struct completion *c, const char *finish)
+{
     buf_puts(&c->out, "},\"logprobs\":null,\"finish_reason\":");
     if (finish != NULL)
         json_dump_string(&c->out, finish, strlen(finish));
@@ -84,18 +95,66 @@ static void dump_chunk(struct completion *c, const char *name, const struct buf 
     buf_puts(&c->out, "}]}\n\n");
 }
 
+static void dump_text_chunk(struct completion *c, const char *name, const struct buf *text,
+                            size_t *told)
+{
+    if (text->len == *told)
+        return;
+    begin_chunk(c);
+    dump_text(c, name, text, *told);
+    end_chunk(c, NULL);
+    *told = text->len;
+}
+
 /* Some clients decide by the first delta that an assistant speaks. */
 static void dump_role_chunk(struct completion *c)
 {
-    buf_puts(&c->out, "data: ");
-    dump_front(c, "chat.completion.chunk");
-    buf_puts(&c->out, "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
-                      "\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+    begin_chunk(c);
+    buf_puts(&c->out, "\"role\":\"assistant\",\"content\":\"\"");
+    end_chunk(c, NULL);
+}
+
+static void dump_call_front(struct completion *c, const struct turn_call *call)
+{
+    buf_printf(&c->out, "\"id\":\"%s\",\"type\":\"function\",\"function\":{", call->id);
+    dump_text(c, "name", &call->call->name, 0);
+    buf_puts(&c->out, ",\"arguments\":");
+}
+
+/* How much of the text fits one delta, in whole characters. */
+static size_t fragment_length(const struct buf *text, size_t from)
+{
+    size_t n = text->len - from;
+    if (n <= TOOL_FRAGMENT_BYTES)
+        return n;
+    for (n = TOOL_FRAGMENT_BYTES; ((unsigned char)text->data[from + n] & 0xC0) == 0x80;)
+        n--;
+    return n;
+}
+
+/* A complete call: its name, then its arguments piece by piece (api.md 1.2). */
+static void dump_call_chunks(struct completion *c, int32_t idx)
+{
+    const struct buf *arguments = &c->calls[idx].call->arguments;
+    begin_chunk(c);
+    buf_printf(&c->out, "\"tool_calls\":[{\"index\":%d,", idx);
+    dump_call_front(c, &c->calls[idx]);
+    buf_puts(&c->out, "\"\"}}]");
+    end_chunk(c, NULL);
+    for (size_t from = 0, n; from < arguments->len; from += n) {
+        n = fragment_length(arguments, from);
+        begin_chunk(c);
+        buf_printf(&c->out, "\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":", idx);
+        json_dump_string(&c->out, arguments->data + from, n);
+        buf_puts(&c->out, "}}]");
+        end_chunk(c, NULL);
+    }
 }
 
 static void dump_last_events(struct completion *c)
 {
-    dump_chunk(c, NULL, NULL, c->finish);
+    begin_chunk(c);
+    end_chunk(c, c->finish);
     if (c->include_usage) {
         buf_puts(&c->out, "data: ");
         dump_front(c, "chat.completion.chunk");
@@ -110,10 +169,17 @@ static void dump_whole(struct completion *c)
 {
     dump_front(c, "chat.completion");
     buf_puts(&c->out, "{\"index\":0,\"message\":{\"role\":\"assistant\",");
-    dump_text(c, "content", &c->content);
+    dump_text(c, "content", &c->content, 0);
     if (c->reasoning.len > 0) {
         buf_puts(&c->out, ",");
-        dump_text(c, "reasoning_content", &c->reasoning);
+        dump_text(c, "reasoning_content", &c->reasoning, 0);
+    }
+    for (int32_t i = 0; i < c->n_calls; i++) {
+        const struct buf *arguments = &c->calls[i].call->arguments;
+        buf_puts(&c->out, i == 0 ? ",\"tool_calls\":[{" : ",{");
+        dump_call_front(c, &c->calls[i]);
+        json_dump_string(&c->out, arguments->data, arguments->len);
+        buf_puts(&c->out, i == c->n_calls - 1 ? "}}]" : "}}");
     }
     buf_printf(&c->out, "},\"logprobs\":null,\"finish_reason\":\"%s\"}],", c->finish);
     dump_usage(c);
@@ -123,17 +189,52 @@ static void dump_whole(struct completion *c)
 /* ---- steps: one piece of news each
  * ---------------------------------------------------------------- */
 
-/* The texts of the last step, if they are to be sent now. */
+/* Takes the calls that have become complete. */
+static void take_calls(struct completion *c)
+{
+    int32_t n;
+    const struct dsml_call *calls = answer_calls(c->answer, &n);
+    if (n == c->n_calls)
+        return;
+    c->calls = realloc(c->calls, (size_t)n * sizeof *c->calls);
+    ASSERT(c->calls != NULL);
+    for (int32_t i = 0; i < n; i++)
+        c->calls[i].call = &calls[i]; /* may have moved */
+    for (; c->n_calls < n; c->n_calls++) {
+        unsigned char bytes[(CALL_ID_CHARS - 5) / 2];
+        char *id = c->calls[c->n_calls].id;
+        randombytes_buf(bytes, sizeof bytes);
+        memcpy(id, "call_", 5);
+        sodium_bin2hex(id + 5, CALL_ID_CHARS - 5 + 1, bytes, sizeof bytes);
+        if (c->events)
+            dump_call_chunks(c, c->n_calls);
+    }
+}
+
+/* What the last step has added, if it is to be sent now. */
 static void deliver(struct completion *c)
 {
-    c->spoke = c->spoke || c->reasoning.len > 0 || c->content.len > 0;
-    if (!c->events)
-        return;
-    if (c->reasoning.len > 0)
-        dump_chunk(c, "reasoning_content", &c->reasoning, NULL);
-    if (c->content.len > 0)
-        dump_chunk(c, "content", &c->content, NULL);
-    c->reasoning.len = c->content.len = 0;
+    if (c->events) {
+        dump_text_chunk(c, "reasoning_content", &c->reasoning, &c->reasoning_told);
+        dump_text_chunk(c, "content", &c->content, &c->content_told);
+    }
+    take_calls(c);
+}
+
+/* Keeps the answer for the turns to come.  Its ids can stand for it only if they say what the
+ * client was told, no more and no less. */
+static void remember(struct completion *c)
+{
+    enum answer_block block = answer_block(c->answer);
+    bool exact = answer_is_faithful(c->answer) && (block == BLOCK_NONE || block == BLOCK_ENDED);
+    if (answer_in_reasoning(c->answer)) /* cut while thinking: the turn is closed all the same */
+        ids_add(&c->ids, c->think_close);
+    c->turn.reasoning = &c->reasoning;
+    c->turn.content = &c->content;
+    c->turn.calls = c->calls;
+    c->turn.n_calls = c->n_calls;
+    c->turn.ids = exact ? &c->ids : NULL;
+    turns_put(c->turns, &c->turn);
 }
 
 static void break_off(struct completion *c, enum api_code code)
@@ -154,21 +255,46 @@ static void close_with(struct completion *c, const char *finish)
 {
     c->finish = finish;
     c->phase = PHASE_CLOSED;
+    remember(c);
     if (c->events)
         dump_last_events(c);
     else
         dump_whole(c);
 }
 
+/* The model has ended its answer.  Clients end in silence on an empty one (api.md 2.2), and an
+ * agent whose call was lost stops in the middle of its work: both are faults that a new attempt may
+ * mend. */
+static void close_ended(struct completion *c)
+{
+    enum answer_block block = answer_block(c->answer);
+    if (c->n_calls > 0) {
+        close_with(c, "tool_calls");
+    } else if (block == BLOCK_MALFORMED || block == BLOCK_OPEN) {
+        log_line(LOG_LEVEL_WARN, "api", "%s tool call: %s", c->id,
+                 block == BLOCK_OPEN ? "not finished" : answer_block_fault(c->answer));
+        break_off(c, API_TOOL_CALL);
+    } else if (c->reasoning.len == 0 && c->content.len == 0) {
+        break_off(c, API_ENGINE);
+    } else {
+        close_with(c, "stop");
+    }
+}
+
 static void take_token(struct completion *c, int32_t id)
 {
     c->answer_tokens++;
-    bool stopped = answer_push(c->answer, id, &c->reasoning, &c->content);
+    if (answer_block(c->answer) != BLOCK_ENDED)
+        ids_add(&c->ids, id);
+    bool over = answer_push(c->answer, id, &c->reasoning, &c->content);
     deliver(c);
-    if (stopped) {
-        engine_cancel(c->engine, c->number);
-        close_with(c, "stop");
-    }
+    if (!over)
+        return;
+    engine_cancel(c->engine, c->number);
+    if (answer_block(c->answer) == BLOCK_NONE)
+        close_with(c, "stop"); /* at a stop string, perhaps before any text */
+    else
+        close_ended(c);
 }
 
 static void take_end(struct completion *c, enum end_reason reason)
@@ -179,11 +305,10 @@ static void take_end(struct completion *c, enum end_reason reason)
     }
     answer_finish(c->answer, &c->reasoning, &c->content);
     deliver(c);
-    /* A harness ends in silence on an empty answer (api.md 2.2): that is no success. */
-    if (reason == END_STOP && !c->spoke)
-        break_off(c, API_ENGINE);
+    if (reason == END_STOP || answer_block(c->answer) == BLOCK_ENDED)
+        close_ended(c);
     else
-        close_with(c, reason == END_STOP ? "stop" : "length");
+        close_with(c, "length");
 }
 
 /* Takes one piece of news.  @return false when there is none */
@@ -327,7 +452,9 @@ bool completion_start(const struct api *api, const struct exchange *x,
                                      .tokens = &api->tokens,
                                      .thinking = request->thinking,
                                      .stops = request->stops,
-                                     .n_stops = request->n_stops};
+                                     .n_stops = request->n_stops,
+                                     .tools = request->tools,
+                                     .calls_max = request->calls_max};
     struct answer *answer;
     if (answer_create(&options, &answer, NULL) != OK)
         return api_fail(err, API_VALUE, "stop");
@@ -342,10 +469,16 @@ bool completion_start(const struct api *api, const struct exchange *x,
     memcpy(c->id, x->id, sizeof c->id);
     c->model = api->model;
     c->fingerprint = api->fingerprint;
+    c->profile = api->profile;
     c->created_s = (int64_t)time(NULL);
     c->events = request->stream;
     c->include_usage = request->include_usage;
     c->prompt_tokens = (int32_t)prompt->len;
+    c->turns = api->turns;
+    c->turn.key = x->key.number;
+    c->turn.thinking = request->thinking;
+    turns_hash(prompt->data, prompt->len, c->turn.context);
+    c->think_close = api->tokens.think_close;
     if (!submit(c, api, x, request, prompt, tokens_max, err)) {
         completion_free(c);
         return false;
@@ -372,5 +505,7 @@ void completion_free(void *completion)
     buf_free(&c->out);
     buf_free(&c->reasoning);
     buf_free(&c->content);
+    ids_free(&c->ids);
+    free(c->calls);
     free(c);
 }

@@ -133,14 +133,35 @@ static bool take_n(const struct field *f, struct json_object *value, struct requ
     return true;
 }
 
-/* Only what is already the case. */
+static bool take_tools(const struct field *f, struct json_object *value, struct request *out,
+                       struct api_error *err)
+{
+    (void)f;
+    if (!tools_check(value, err))
+        return false;
+    out->tools = json_object_array_length(value) == 0 ? NULL : value;
+    return true;
+}
+
+/* Stands behind `tools` in the table. */
 static bool take_tool_choice(const struct field *f, struct json_object *value, struct request *out,
                              struct api_error *err)
 {
-    (void)out;
-    if (json_text_is(value, "none") || json_text_is(value, "auto"))
-        return true;
-    return api_fail(err, API_PARAMETER, "%s", f->name);
+    if (!tool_choice_read(value, out->tools, &out->choice, &out->choice_name, err))
+        return false;
+    if (out->choice == CHOICE_NONE)
+        out->tools = NULL;
+    return out->choice == CHOICE_AUTO || out->choice == CHOICE_NONE ||
+           api_fail(err, API_UNSUPPORTED, "%s", f->name);
+}
+
+static bool take_parallel(const struct field *f, struct json_object *value, struct request *out,
+                          struct api_error *err)
+{
+    if (!json_object_is_type(value, json_type_boolean))
+        return api_fail(err, API_TYPE, "%s", f->name);
+    out->calls_max = json_object_get_boolean(value) ? 0 : 1;
+    return true;
 }
 
 static bool take_response_format(const struct field *f, struct json_object *value,
@@ -299,8 +320,9 @@ static const struct field FIELDS[] = {
     {"n", take_n, 0, 0, 0},
     {"logprobs", refuse_value, 0, 0, 0},
     {"top_logprobs", refuse_value, 0, 0, 0},
-    {"tools", refuse_parameter, 0, 0, 0},
+    {"tools", take_tools, 0, 0, 0},
     {"tool_choice", take_tool_choice, 0, 0, 0},
+    {"parallel_tool_calls", take_parallel, 0, 0, 0},
     {"response_format", take_response_format, 0, 0, 0},
     {"modalities", take_modalities, 0, 0, 0},
     {"functions", refuse_parameter, 0, 0, 0},

@@ -8,6 +8,7 @@
 
 #include "config/limits.h"
 #include "engine/api/errors.h"
+#include "engine/api/tools.h"
 #include "engine/base/json.h"
 #include "engine/engine.h"
 #include "engine/text/answer.h"
@@ -32,6 +33,10 @@ struct request {
     bool seeded;                                /* the client gave the seed */
     struct answer_stop stops[STOP_STRINGS_MAX]; /* texts in `root` */
     int32_t n_stops;
+    struct json_object *tools; /* in `root`: offered to the model; NULL: none */
+    enum tool_choice choice;
+    struct json_object *choice_name; /* in `root`: CHOICE_NAMED */
+    int32_t calls_max;               /* tool calls in one answer; 0: no bound */
 };
 
 /**

@@ -96,6 +96,7 @@ static void add_content(struct answer *a, size_t n, struct buf *content)
             release(a, a->held.len - complete, content);
             a->held.len = 0;
             a->stopped = true;
+            a->unfaithful = true;
             return;
         }
     }
@@ -155,6 +156,7 @@ static void look_at_block(struct answer *a, enum dsml_progress progress)
     else if (progress == DSML_ENDED || enough)
         a->block = BLOCK_ENDED;
     a->stopped = progress == DSML_MALFORMED || enough;
+    a->unfaithful = a->unfaithful || a->stopped;
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */

@@ -81,8 +81,8 @@ const char *answer_block_fault(const struct answer *answer);
 
 /** True while no </think> and no block has ended the reasoning. */
 bool answer_in_reasoning(const struct answer *answer);
-/** False once a token was dropped that has no place where it stood: the ids of such an answer say
- *  more than the client was told. */
+/** False once anything was dropped: a token that has no place where it stood, a stop string, a call
+ *  too many.  The ids of such an answer say more than the client was told. */
 bool answer_is_faithful(const struct answer *answer);
 
 /** Tokens pushed as reasoning, </think> included (usage: reasoning_tokens). */

@@ -13,6 +13,7 @@
 #include "engine/text/chat_turns.h"
 #include "kernels/check.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- control tokens -------------------------------------------------------------------------- */
@@ -56,6 +57,8 @@ struct writer {
     struct buf *text;                  /* borrows, may be NULL */
     struct buf run;                    /* owns: plain text since the last control token */
     struct buf scratch;                /* owns: JSON being printed */
+    struct chat_recalled recalled;     /* owns: what stands in place of the turn */
+    enum chat_source source;           /* of the turn */
 };
 
 static void add_plain(struct writer *w, const char *text, size_t len)
@@ -241,11 +244,48 @@ static void add_user(struct writer *w, const struct chat_block *blocks, size_t c
     }
 }
 
-/* <think> itself stands in the transition of the turn before. */
-static void add_assistant(struct writer *w, const struct chat_message *message, bool reasoning)
+/* Asks what the model wrote.  Only between control tokens, where it can stand without changing how
+ * its neighbours are encoded. */
+static void recall(struct writer *w, const struct chat_request *request,
+                   const struct chat_message *message, bool reasoning)
 {
+    if (request->recall == NULL || w->ids == NULL || w->run.len > 0 || message->wo_eos)
+        return;
+    const struct chat_sent sent = {.content = message->content,
+                                   .reasoning = message->reasoning,
+                                   .tool_calls = message->tool_calls,
+                                   .thinking = reasoning};
+    w->recalled.ids.len = 0;
+    w->recalled.reasoning.len = 0;
+    w->source = request->recall(request->recall_user, &sent, w->ids, &w->recalled);
+}
+
+static void add_replayed(struct writer *w)
+{
+    for (size_t i = 0; i < w->recalled.ids.len; i++) {
+        size_t len;
+        const char *bytes = tokenizer_token_bytes(w->tokenizer, w->recalled.ids.data[i], &len);
+        ids_add(w->ids, w->recalled.ids.data[i]);
+        if (w->text != NULL)
+            buf_add(w->text, bytes, len);
+    }
+}
+
+/* <think> itself stands in the transition of the turn before. */
+static void add_assistant(struct writer *w, const struct chat_request *request,
+                          const struct chat_message *message, bool reasoning)
+{
+    recall(w, request, message, reasoning);
+    if (w->source == CHAT_REPLAYED) {
+        add_replayed(w);
+        add_control(w, CONTROL_EOS);
+        return;
+    }
     if (reasoning) {
-        add_content(w, message->reasoning);
+        if (w->source == CHAT_REASONING)
+            add_plain(w, w->recalled.reasoning.data, w->recalled.reasoning.len);
+        else
+            add_content(w, message->reasoning);
         add_control(w, CONTROL_THINK_CLOSE);
     }
     add_content(w, message->content);
@@ -255,10 +295,12 @@ static void add_assistant(struct writer *w, const struct chat_message *message, 
         add_control(w, CONTROL_EOS);
 }
 
-static void add_turn(struct writer *w, const struct chat_turns *turns, size_t i, bool thinking)
+static void add_turn(struct writer *w, const struct chat_request *request,
+                     const struct chat_turns *turns, size_t i)
 {
     const struct chat_turn *turn = &turns->turns[i];
     const struct chat_message *message = &turn->message;
+    w->source = CHAT_SENT;
     bool after_task = i > 0 && turns->turns[i - 1].message.task >= 0;
     switch (message->role) {
     case ROLE_SYSTEM:
@@ -278,8 +320,8 @@ static void add_turn(struct writer *w, const struct chat_turns *turns, size_t i,
         add_content(w, message->content);
         return;
     case ROLE_ASSISTANT:
-        add_assistant(w, message,
-                      thinking && !after_task &&
+        add_assistant(w, request, message,
+                      request->thinking && !after_task &&
                           (!turns->drop_thinking || (ptrdiff_t)i > turns->last_user));
         return;
     case ROLE_TOOL:
@@ -312,6 +354,56 @@ static void add_transition(struct writer *w, const struct chat_turns *turns, siz
     }
 }
 
+/* ---- spans ----------------------------------------------------------------------------------- */
+
+void chat_spans_free(struct chat_spans *spans)
+{
+    free(spans->data);
+    *spans = (struct chat_spans){0};
+}
+
+/* Takes note of a turn that has been written.  A span stays open while text waits to be encoded:
+ * with what follows, it will be one text. */
+static void add_span(struct writer *w, struct chat_spans *spans, const struct chat_turn *turn,
+                     bool *open)
+{
+    if (!*open) {
+        if (spans->len == spans->cap) {
+            spans->cap = spans->cap == 0 ? 16 : spans->cap * 2;
+            spans->data = realloc(spans->data, spans->cap * sizeof *spans->data);
+            ASSERT(spans->data != NULL);
+        }
+        spans->data[spans->len++] = (struct chat_span){.first_message = turn->first_message};
+    }
+    struct chat_span *span = &spans->data[spans->len - 1];
+    span->n_messages += turn->n_messages;
+    span->source = w->source > span->source ? w->source : span->source;
+    span->ids_end = w->ids->len;
+    *open = w->run.len > 0;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static void render(struct writer *w, const struct chat_request *request,
+                   const struct chat_turns *turns, bool effort_max)
+{
+    struct chat_spans *spans = w->ids == NULL ? NULL : request->spans;
+    bool open = false;
+    add_control(w, CONTROL_BOS);
+    if (effort_max && request->thinking)
+        add_template(w, PROMPT_EFFORT_MAX);
+    for (size_t i = 0; i < turns->n_turns; i++) {
+        add_turn(w, request, turns, i);
+        add_transition(w, turns, i, request->thinking);
+        if (spans != NULL)
+            add_span(w, spans, &turns->turns[i], &open);
+    }
+    if (w->ids != NULL)
+        flush_run(w);
+    if (open)
+        spans->data[spans->len - 1].ids_end = w->ids->len;
+}
+
 enum status chat_render(const struct tokenizer *tokenizer, const struct chat_tokens *tokens,
                         const struct chat_request *request, struct ids *ids, struct buf *text,
                         struct error *err)
@@ -323,17 +415,11 @@ enum status chat_render(const struct tokenizer *tokenizer, const struct chat_tok
     enum status status = chat_turns_build(request, &turns, err);
     if (status == OK) {
         struct writer w = {.tokenizer = tokenizer, .tokens = tokens, .ids = ids, .text = text};
-        add_control(&w, CONTROL_BOS);
-        if (effort_max && request->thinking)
-            add_template(&w, PROMPT_EFFORT_MAX);
-        for (size_t i = 0; i < turns.n_turns; i++) {
-            add_turn(&w, &turns, i, request->thinking);
-            add_transition(&w, &turns, i, request->thinking);
-        }
-        if (ids != NULL)
-            flush_run(&w);
+        render(&w, request, &turns, effort_max);
         buf_free(&w.run);
         buf_free(&w.scratch);
+        ids_free(&w.recalled.ids);
+        buf_free(&w.recalled.reasoning);
     }
     chat_turns_free(&turns);
     return status;

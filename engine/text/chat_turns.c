@@ -14,7 +14,7 @@
 
 /* A user or tool message becomes a block of the user turn before it, where there is one.  The task
  * of a user message survives only when it opens the turn; a turn with a task takes no more text. */
-static void add_block(struct chat_turns *out, const struct chat_message *message)
+static void add_block(struct chat_turns *out, const struct chat_message *message, size_t index)
 {
     bool tool_result = message->role == ROLE_TOOL;
     struct chat_turn *last = out->n_turns > 0 ? &out->turns[out->n_turns - 1] : NULL;
@@ -23,11 +23,13 @@ static void add_block(struct chat_turns *out, const struct chat_message *message
         last = &out->turns[out->n_turns++];
         *last = (struct chat_turn){
             .message = {.role = ROLE_USER, .task = tool_result ? -1 : message->task},
-            .first_block = out->n_blocks};
+            .first_block = out->n_blocks,
+            .first_message = index};
     }
     out->blocks[out->n_blocks++] = (struct chat_block){
         .content = message->content, .call_id = message->call_id, .tool_result = tool_result};
     last->n_blocks++;
+    last->n_messages++;
 }
 
 static bool has_system(struct json_object *messages)
@@ -59,7 +61,7 @@ static enum status read_messages(const struct chat_request *request, struct chat
         if (status != OK)
             return status;
         if (message.role == ROLE_USER || message.role == ROLE_TOOL) {
-            add_block(out, &message);
+            add_block(out, &message, i);
             continue;
         }
         if (message.role == ROLE_SYSTEM && tools != NULL) {
@@ -69,7 +71,8 @@ static enum status read_messages(const struct chat_request *request, struct chat
             message.tools = tools;
             tools = NULL;
         }
-        out->turns[out->n_turns++].message = message;
+        out->turns[out->n_turns++] =
+            (struct chat_turn){.message = message, .first_message = i, .n_messages = 1};
     }
     return OK;
 }

@@ -17,7 +17,8 @@ struct chat_block {
 /* One message after merging; never ROLE_TOOL.  A user turn has blocks instead of content. */
 struct chat_turn {
     struct chat_message message;
-    size_t first_block, n_blocks; /* into chat_turns.blocks */
+    size_t first_block, n_blocks;     /* into chat_turns.blocks */
+    size_t first_message, n_messages; /* of the request */
 };
 
 struct chat_turns {

@@ -695,7 +695,7 @@ static void test_answer_rules(void **state)
     /* one call only: over where a second begins */
     t = tell(TWO, false, tools, 1, NULL);
     assert_true(t.stopped);
-    assert_told(t, "", "Ok.", 1, BLOCK_ENDED, true);
+    assert_told(t, "", "Ok.", 1, BLOCK_ENDED, false);
     t = tell(ONE, false, tools, 1, NULL);
     assert_false(t.stopped);
     assert_told(t, "", "Ok.", 1, BLOCK_ENDED, true);
@@ -704,9 +704,9 @@ static void test_answer_rules(void **state)
     assert_told(t, "", "Ok.", 1, BLOCK_ENDED, true);
     t = tell(ONE, false, tools, 0, "k.");
     assert_true(t.stopped);
-    assert_told(t, "", "O", 0, BLOCK_NONE, true);
+    assert_told(t, "", "O", 0, BLOCK_NONE, false);
     t = tell("Ok.\n\nmore", false, tools, 0, "\n\n");
-    assert_told(t, "", "Ok.", 0, BLOCK_NONE, true);
+    assert_told(t, "", "Ok.", 0, BLOCK_NONE, false);
 }
 
 int main(void)

@@ -20,6 +20,11 @@ static bool parse(const char *text, struct request *out, struct api_error *err)
 /* ---- one faulty field in an otherwise good request ----------------------------------------------
  */
 
+#define FUNCTION(members) "{\"type\":\"function\",\"function\":{" members "}}"
+#define TOOLS_LONG_HEAD                                                                            \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\""
+#define TOOL(members) "\"tools\":[" FUNCTION(members) "]"
+
 static const struct {
     const char *member; /* added to the request below */
     enum api_code code;
@@ -66,8 +71,32 @@ static const struct {
     {"\"n\":\"1\"", API_TYPE, "n"},
     {"\"logprobs\":true", API_UNSUPPORTED, "logprobs"},
     {"\"top_logprobs\":5", API_UNSUPPORTED, "top_logprobs"},
-    {"\"tools\":[{\"type\":\"function\"}]", API_PARAMETER, "tools"},
-    {"\"tool_choice\":\"required\"", API_PARAMETER, "tool_choice"},
+    {"\"parallel_tool_calls\":1", API_TYPE, "parallel_tool_calls"},
+    {"\"tools\":{}", API_TYPE, "tools"},
+    {"\"tools\":[5]", API_TYPE, "tools[0]"},
+    {"\"tools\":[{}]", API_MISSING, "tools[0].type"},
+    {"\"tools\":[{\"type\":\"web_search\"}]", API_UNSUPPORTED, "tools[0].type"},
+    {"\"tools\":[{\"type\":\"function\"}]", API_MISSING, "tools[0].function"},
+    {"\"tools\":[{\"type\":\"function\",\"function\":\"f\"}]", API_TYPE, "tools[0].function"},
+    {TOOL(""), API_MISSING, "tools[0].function.name"},
+    {TOOL("\"name\":5"), API_TYPE, "tools[0].function.name"},
+    {TOOL("\"name\":\"\""), API_VALUE, "tools[0].function.name"},
+    {TOOL("\"name\":\"a b\""), API_VALUE, "tools[0].function.name"},
+    {TOOL("\"name\":\"a\\u0000\""), API_VALUE, "tools[0].function.name"},
+    {TOOL("\"name\":\"｜DSML｜\""), API_VALUE, "tools[0].function.name"},
+    {TOOL("\"name\":\"f\",\"description\":{}"), API_TYPE, "tools[0].function.description"},
+    {TOOL("\"name\":\"f\",\"parameters\":\"x\""), API_TYPE, "tools[0].function.parameters"},
+    {TOOL("\"name\":\"f\",\"strict\":1"), API_TYPE, "tools[0].function.strict"},
+    {"\"tools\":[" FUNCTION("\"name\":\"f\"") "," FUNCTION("\"name\":\"f\"") "]", API_TWICE,
+     "tools[1].function.name"},
+    {"\"tool_choice\":\"required\"", API_MISSING, "tools"},
+    {"\"tool_choice\":\"maybe\"", API_VALUE, "tool_choice"},
+    {"\"tool_choice\":5", API_TYPE, "tool_choice"},
+    {"\"tool_choice\":{}", API_MISSING, "tool_choice.function.name"},
+    {"\"tool_choice\":{\"type\":\"custom\"}", API_UNSUPPORTED, "tool_choice.type"},
+    {TOOL("\"name\":\"f\"") ",\"tool_choice\":{\"type\":\"function\",\"function\":"
+                            "{\"name\":\"g\"}}",
+     API_VALUE, "tool_choice.function.name"},
     {"\"response_format\":{\"type\":\"json_object\"}", API_PARAMETER, "response_format"},
     {"\"response_format\":{}", API_MISSING, "response_format.type"},
     {"\"response_format\":\"text\"", API_TYPE, "response_format"},
@@ -300,6 +329,70 @@ static void thinking_rules(void **state)
     }
 }
 
+static void tools_and_choice(void **state)
+{
+    static const struct {
+        const char *members;
+        bool offered;
+        int32_t calls_max;
+    } ROWS[] = {
+        {TOOL("\"name\":\"f\",\"strict\":false"), true, 0},
+        {TOOL("\"name\":\"f\"") ",\"tool_choice\":\"auto\",\"parallel_tool_calls\":true", true, 0},
+        {TOOL("\"name\":\"f\"") ",\"parallel_tool_calls\":false", true, 1},
+        {TOOL("\"name\":\"f\"") ",\"tool_choice\":\"none\"", false, 0},
+        {"\"tools\":[],\"tool_choice\":\"auto\"", false, 0},
+        {"\"tool_choice\":\"none\"", false, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        struct buf text = {0};
+        struct request r;
+        struct api_error err;
+        buf_printf(&text,
+                   "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+                   "\"model\":\"deepseek-v4-demo\",%s}",
+                   ROWS[i].members);
+        assert_true(parse(buf_cstr(&text), &r, &err));
+        assert_int_equal(r.tools != NULL, ROWS[i].offered);
+        assert_int_equal(r.calls_max, ROWS[i].calls_max);
+        request_clear(&r);
+        buf_free(&text);
+    }
+}
+
+static void too_many_tools(void **state)
+{
+    (void)state;
+    for (int n = TOOLS_MAX; n <= TOOLS_MAX + 1; n++) {
+        struct buf text = {0};
+        struct request r;
+        struct api_error err;
+        buf_puts(&text, "{\"model\":\"deepseek-v4-demo\",\"messages\":"
+                        "[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":[");
+        for (int i = 0; i < n; i++)
+            buf_printf(&text, "%s" FUNCTION("\"name\":\"f%d\""), i == 0 ? "" : ",", i);
+        buf_puts(&text, "]}");
+        assert_int_equal(parse(buf_cstr(&text), &r, &err), n == TOOLS_MAX);
+        if (n > TOOLS_MAX)
+            assert_int_equal(err.code, API_COUNT);
+        request_clear(&r);
+        buf_free(&text);
+    }
+    struct buf text = {0}; /* one tool, but a long one */
+    struct request r;
+    struct api_error err;
+    buf_puts(&text, "{\"model\":\"deepseek-v4-demo\",\"messages\":"
+                    "[{\"role\":\"user\",\"content\":\"x\"}]," TOOLS_LONG_HEAD);
+    for (int i = 0; i < TOOLS_BYTES_MAX / 8; i++)
+        buf_puts(&text, "12345678");
+    buf_puts(&text, "\"}}]}");
+    assert_false(parse(buf_cstr(&text), &r, &err));
+    assert_int_equal(err.code, API_RANGE);
+    assert_string_equal(err.param, "tools");
+    request_clear(&r);
+    buf_free(&text);
+}
+
 /* Fields inside a message that only the encoder's own callers may set never reach it. */
 static void messages_are_rebuilt(void **state)
 {
@@ -318,7 +411,8 @@ static void messages_are_rebuilt(void **state)
 /* ---- fuzz
  * ------------------------------------------------------------------------------------------- */
 
-static const char *const CORPUS[] = {"title", "history", "plain"};
+static const char *const CORPUS[] = {"title", "history", "plain", "tools"};
+#define N_CORPUS (sizeof CORPUS / sizeof CORPUS[0])
 
 /* Whatever comes: no crash, no leak, and a reason when it is refused. */
 static void feed(const char *text, size_t len)
@@ -335,7 +429,7 @@ static void feed(const char *text, size_t len)
 static void truncated(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < N_CORPUS; i++) {
         struct buf text = {0};
         load(CORPUS[i], &text);
         for (size_t n = 0; n <= text.len; n++)
@@ -350,7 +444,7 @@ static void flipped(void **state)
     uint32_t seed = 20260801;
     (void)state;
     print_message("# seed %u\n", seed);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < N_CORPUS; i++) {
         struct buf text = {0}, copy = {0};
         load(CORPUS[i], &text);
         for (int round = 0; round < 4000; round++) {
@@ -372,7 +466,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faulty_fields),  cmocka_unit_test(faulty_messages),
         cmocka_unit_test(faulty_bodies),  cmocka_unit_test(defaults_and_values),
-        cmocka_unit_test(thinking_rules), cmocka_unit_test(messages_are_rebuilt),
+        cmocka_unit_test(thinking_rules), cmocka_unit_test(tools_and_choice),
+        cmocka_unit_test(too_many_tools), cmocka_unit_test(messages_are_rebuilt),
         cmocka_unit_test(truncated),      cmocka_unit_test(flipped),
     };
     return cmocka_run_group_tests_name("request", tests, NULL, NULL);

@@ -1,0 +1,20 @@
+/*
+ * What a request looks like to the model: the one place where the API renders a prompt, and the
+ * receipt that says so without asking the model.
+ */
+#ifndef V4BOX_ENGINE_API_RECEIPT_H
+#define V4BOX_ENGINE_API_RECEIPT_H
+
+#include "engine/api/api.h"
+#include "engine/api/request.h"
+
+/**
+ * Renders a request of the key of `x`; what the model wrote stands for what the client sent back
+ * (turns.h).
+ * @own  ids_free(prompt), chat_spans_free(spans), also after false; spans may be NULL
+ * @err  false, with *err
+ */
+bool request_render(const struct exchange *x, const struct request *request, struct ids *prompt,
+                    struct chat_spans *spans, struct api_error *err);
+
+#endif
