@@ -30,7 +30,8 @@ struct model_options {
 };
 
 /** Opens and binds a checkpoint folder, takes all scratch memory.
- *  @own model_close  @err ERR_INPUT/ERR_IO naming file and field; ERR_USAGE: ISA not available here */
+ *  @own model_close  @err ERR_INPUT/ERR_IO naming file and field; ERR_USAGE: ISA not available here
+ */
 enum status MUST_CHECK model_open(const char *dir, const struct model_options *options,
                                   struct model **out, struct error *err);
 void model_close(struct model *model);
@@ -39,7 +40,8 @@ const struct model_config *model_config(const struct model *model);
 /** "baseline", "avx2" or "avx512": what is really running. */
 const char *model_isa_name(const struct model *model);
 const char *numerics_name(enum numerics numerics);
-/** @return false when the name is none of "exact", "official" / "auto", "baseline", "avx2", "avx512" */
+/** @return false when the name is none of "exact", "official" / "auto", "baseline", "avx2",
+ * "avx512" */
 _Bool numerics_parse(const char *name, enum numerics *out);
 _Bool isa_parse(const char *name, enum isa *out);
 
@@ -78,8 +80,8 @@ struct draft_segment {
 };
 
 /** Appends rows to the draft timelines.  The sequence holds the streams of its last
- *  STEP_TOKENS_MAX + 1 positions, so this may run behind model_step by one step; further is ASSERTed.
- *  Only for configurations with num_nextn_predict_layers > 0. */
+ *  STEP_TOKENS_MAX + 1 positions, so this may run behind model_step by one step; further is
+ * ASSERTed. Only for configurations with num_nextn_predict_layers > 0. */
 void model_draft(struct model *model, const struct draft_segment *segments, int n_segments);
 /** Positions that the draft block has taken. */
 int32_t sequence_draft_length(const struct sequence *sequence);
