@@ -223,15 +223,27 @@ static bool step_host_key(struct box *box)
     return box->has_authorized;
 }
 
+static const struct {
+    const char *path, *value;
+} SEALS[] = {
+    {"/proc/sys/kernel/modules_disabled", "1"}, /* for good: only a reboot lifts it */
+    {"/proc/sys/kernel/kptr_restrict", "2"},
+    {"/proc/sys/kernel/dmesg_restrict", "1"},
+    {"/proc/sys/kernel/sysrq",
+     "176"}, /* a BREAK on the serial line: sync, read-only, reboot only */
+};
+
 /* From here on no module can be loaded, nothing in the image changed, and nobody leaves a core. */
 static bool step_seal(struct box *box)
 {
     struct rlimit none = {0, 0};
-    (void)box;
-    bool sealed = write_small("/proc/sys/kernel/modules_disabled", "1");
-    sealed = setrlimit(RLIMIT_CORE, &none) == 0 && sealed;
-    sealed = write_small("/proc/sys/kernel/kptr_restrict", "2") && sealed;
-    sealed = write_small("/proc/sys/kernel/dmesg_restrict", "1") && sealed;
+    bool sealed = setrlimit(RLIMIT_CORE, &none) == 0;
+    for (size_t i = 0; i < sizeof SEALS / sizeof SEALS[0]; i++) {
+        if (write_small(SEALS[i].path, SEALS[i].value))
+            continue;
+        journal_printf(&box->journal, "init", "%s: %s", SEALS[i].path, strerror(errno));
+        sealed = false;
+    }
     return mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0 && sealed;
 }
 

@@ -7,7 +7,7 @@
 #
 # DIR (default build/run) keeps a developer's API key and SSH key, made once, and what a running box
 # was given: url, ssh_port, qemu.pid.  The boot tests use the same script, so they boot what people
-# boot: --serial gives them the serial line as a socket, --bare leaves out all site data (a box on
+# boot: --serial gives them the serial line as a socket, and QEMU's monitor beside it, --bare leaves out all site data (a box on
 # metal), --append adds kernel command line words, --overlay a second archive over the image.
 set -eu
 cd "$(dirname "$0")/.."
@@ -132,7 +132,8 @@ run() {
     ssh=$(free_port 2222)
     echo "http://127.0.0.1:$http" >"$DIR/url"
     echo "$ssh" >"$DIR/ssh_port"
-    [ -z "$SERIAL" ] || serial=(-monitor none -serial "unix:$SERIAL,server=on,wait=on")
+    [ -z "$SERIAL" ] || serial=(-serial "unix:$SERIAL,server=on,wait=on"
+        -monitor "unix:$SERIAL.monitor,server=on,wait=off")
     [ "$BARE" = yes ] || site=(-fw_cfg "name=opt/v4box/keys,file=$DIR/keys"
         -fw_cfg "name=opt/v4box/authorized_keys,file=$DIR/ssh_key.pub")
     if [ -n "$OVERLAY" ]; then

@@ -137,6 +137,20 @@ class Box:
         except subprocess.TimeoutExpired:
             raise Failure("QEMU still runs after %d s" % seconds)
 
+    def monitor(self, command):
+        """Gives QEMU's monitor one command and waits for its next prompt."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+            s.settimeout(ANSWER_S)
+            s.connect(os.path.join(self.dir, "serial.monitor"))
+            for line in [command.encode() + b"\n", b""]:
+                got = b""
+                while not got.endswith(b"(qemu) "):
+                    data = s.recv(4096)
+                    if not data:
+                        return  # the command ended QEMU
+                    got += data
+                s.sendall(line)
+
     # ---- HTTP ------------------------------------------------------------------------------------
 
     def http(self, path, key=None, body=None, seconds=ANSWER_S):
