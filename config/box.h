@@ -33,7 +33,6 @@
 #define SERVICE_CRASHES_MAX    5      /* failed starts in a row: 31 s of trying, then `failed` */
 #define SERVICE_FAILED_MS      300000 /* a failed service is tried again: no operator may be near */
 #define SERVICE_STOP_MS        5000   /* SIGTERM to SIGKILL; a decode step under TCG takes < 1 s */
-#define SERVICE_NAME_MAX       16
 #define SERVICE_ARGS_MAX       24
 #define SERVICE_PATHS_MAX      6
 #define SERVICES_MAX           8
