@@ -407,6 +407,19 @@ struct stream *completion_stream(struct completion *c)
     return c->stream;
 }
 
+/* Without tools there is nothing to call: a model that tries all the same (its history may hold
+ * calls) is kept from opening a block, which nobody could read.  An engine_mask_fn. */
+static bool forbid_calls(void *user, const int32_t *answer_ids, int32_t n, uint64_t *bits)
+{
+    const struct api *api = user;
+    int32_t vocab_size = engine_model_config(api->engine)->vocab_size, mark = api->tokens.dsml;
+    (void)answer_ids;
+    (void)n;
+    memset(bits, 0xFF, (size_t)((vocab_size + 63) / 64) * sizeof *bits);
+    bits[mark / 64] &= ~(1ULL << (mark % 64));
+    return true;
+}
+
 static bool submit(struct completion *c, const struct api *api, const struct exchange *x,
                    const struct request *request, const struct ids *prompt, int32_t tokens_max,
                    struct api_error *err)
@@ -420,6 +433,8 @@ static bool submit(struct completion *c, const struct api *api, const struct exc
         .sampling = request->sampling,
         .reuse_namespace = x->key.number,
     };
+    if (request->tools == NULL) /* the struct api outlives the engine */
+        job.mask = (struct engine_mask){.fn = forbid_calls, .user = (void *)(uintptr_t)api};
     if (!request->seeded)
         randombytes_buf(&job.sampling.seed, sizeof job.sampling.seed);
     stream_retain(c->stream);

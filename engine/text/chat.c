@@ -354,6 +354,13 @@ static void add_transition(struct writer *w, const struct chat_turns *turns, siz
     }
 }
 
+/* A turn whose text can not be one with the text before it. */
+static bool opens_with_control(const struct chat_turns *turns, size_t i)
+{
+    enum chat_role role = turns->turns[i].message.role;
+    return role == ROLE_USER || role == ROLE_DEVELOPER || role == ROLE_LATEST_REMINDER;
+}
+
 /* ---- spans ----------------------------------------------------------------------------------- */
 
 void chat_spans_free(struct chat_spans *spans)
@@ -395,13 +402,12 @@ static void render(struct writer *w, const struct chat_request *request,
     for (size_t i = 0; i < turns->n_turns; i++) {
         add_turn(w, request, turns, i);
         add_transition(w, turns, i, request->thinking);
+        if (w->ids != NULL && (i + 1 == turns->n_turns || opens_with_control(turns, i + 1)))
+            flush_run(w);
         if (spans != NULL)
             add_span(w, spans, &turns->turns[i], &open);
     }
-    if (w->ids != NULL)
-        flush_run(w);
-    if (open)
-        spans->data[spans->len - 1].ids_end = w->ids->len;
+    ASSERT(!open);
 }
 
 enum status chat_render(const struct tokenizer *tokenizer, const struct chat_tokens *tokens,

@@ -8,6 +8,7 @@ import { errors } from "./errors.js";
 import { lifecycle } from "./lifecycle.js";
 import { smoke } from "./smoke.js";
 import { attach, start, stop } from "./target.js";
+import { tools } from "./tools.js";
 
 const { values: flags } = parseArgs({ options: {
   engine: { type: "string", default: "build/engine" },
@@ -15,11 +16,11 @@ const { values: flags } = parseArgs({ options: {
   url: { type: "string" },
   key: { type: "string" },
   smoke: { type: "boolean", default: false },
-  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "lifecycle"] },
+  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "tools", "lifecycle"] },
 } });
 
 const program = { engine: flags.engine, model: flags.model };
-const PARTS = { smoke, answers, errors, lifecycle: () => lifecycle(program) };
+const PARTS = { smoke, answers, errors, tools: (server) => tools(server, program), lifecycle: () => lifecycle(program) };
 const chosen = flags.smoke ? ["smoke"] : flags.part;
 
 if (flags.url) {
