@@ -72,7 +72,7 @@ const struct layer_weights *model_block_weights(const struct model *model, int32
 }
 
 /* P8.  YaRN blends each frequency with itself divided by the factor, over a ramp of channels. */
-static void frequencies_fill(double frequency[ROPE_KINDS][ROPE_HEAD_DIM / 2])
+void rope_frequencies(double frequency[ROPE_KINDS][ROPE_HEAD_DIM / 2])
 {
     const double pi = 3.14159265358979323846;
     const double span = ROPE_HEAD_DIM / (2 * log(COMPRESS_THETA));
@@ -213,7 +213,7 @@ enum status model_open(const char *dir, const struct model_options *options, str
     m->config = checkpoint_config(m->checkpoint);
     m->weights = checkpoint_weights(m->checkpoint);
     m->rounding = ROUNDINGS[options->numerics];
-    frequencies_fill(m->frequency);
+    rope_frequencies(m->frequency);
     status = backend_open(m, options, err);
     if (status != OK)
         goto out_model;

@@ -90,6 +90,9 @@ struct carve {
 };
 void *carve_take(struct carve *carve, int64_t count, size_t size);
 
+/** P8: radians a token, for both kinds of layer. */
+void rope_frequencies(double frequency[ROPE_KINDS][ROPE_HEAD_DIM / 2]);
+
 int32_t model_blocks(const struct model_config *config); /* layers and draft blocks */
 const struct layer_weights *model_block_weights(const struct model *model, int32_t block);
 
