@@ -34,8 +34,10 @@ if [ -n "$lacks" ]; then
     fi
     echo "setup: installing" $lacks
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq
-    apt-get install -y -qq --no-install-recommends --no-remove --no-upgrade $lacks >/dev/null
+    # Another build, or the machine's own updates, may hold the lock.
+    wait=(-o DPkg::Lock::Timeout=600)
+    apt-get "${wait[@]}" update -qq
+    apt-get "${wait[@]}" install -y -qq --no-install-recommends --no-remove --no-upgrade $lacks >/dev/null
 fi
 
 major=$(node --version | sed 's/^v\([0-9]*\).*/\1/')

@@ -40,11 +40,13 @@ apt_view() {
 }
 
 # Sets up or refreshes the private view: binaries of bookworm, sources of bookworm and trixie.
+# Called with the lock of the view held.
 apt_view_update() {
     if [ -f "$APT_VIEW/stamp" ] && [ -n "$(find "$APT_VIEW/stamp" -mmin -$APT_VIEW_MINUTES)" ]; then
         return
     fi
     local uri key=/usr/share/keyrings/debian-archive-keyring.gpg
+    echo "reading the package lists" >&2
     uri=$(mirror) || exit 1
     mkdir -p "$APT_VIEW/lists/partial" "$APT_VIEW/cache/archives/partial"
     printf '%s\n' "deb [signed-by=$key] $uri bookworm main" "deb-src [signed-by=$key] $uri bookworm main" \
@@ -62,6 +64,10 @@ fetch() {
     line=$(pin "$1") || exit 1
     read -r kind name version suite sha licence <<<"$line"
     dir=$CACHE/download/${name}_${version//:/%}
+    # One fetch at a time: they share the view.
+    mkdir -p "$CACHE/download"
+    exec 8>"$CACHE/download/lock"
+    flock 8
     if [ ! -d "$dir" ]; then
         apt_view_update
         part=$dir.part
@@ -77,6 +83,7 @@ fetch() {
         fi
         mv "$part" "$dir"
     fi
+    exec 8>&-
     echo "$dir"
 }
 
