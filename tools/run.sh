@@ -82,7 +82,7 @@ kvm_works() {
     local note boot_id
     [ -r /dev/kvm ] && [ -w /dev/kvm ] || return 1
     boot_id=$(cat /proc/sys/kernel/random/boot_id)
-    note=$DIR/kvm-$boot_id
+    note=build/kvm-$boot_id
     if [ ! -e "$note" ]; then
         timeout --kill-after=2 $PROBE_SECONDS qemu-system-x86_64 -machine q35 -accel kvm -cpu host \
             -m 256 -display none -monitor none -no-reboot -serial "file:$note.log" \
