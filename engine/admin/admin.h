@@ -9,6 +9,7 @@
 #define V4BOX_ENGINE_ADMIN_H
 
 #include "engine/api/keys.h"
+#include "engine/api/turns.h"
 #include "engine/base/status.h"
 #include "engine/engine.h"
 
@@ -18,6 +19,7 @@ struct admin;
 struct admin_scope {
     struct engine *engine;
     struct keys *keys;
+    struct turns *turns;
     const char *model;     /* the id the API shows */
     const char *isa;       /* model_isa_name() */
     const char *numerics;  /* numerics_name() */

@@ -47,7 +47,9 @@ static bool run_status(struct call *call)
 {
     const struct admin_scope *scope = call->scope;
     struct engine_stats stats;
+    struct turns_stats turns;
     engine_stats_get(scope->engine, &stats);
+    turns_stats_get(scope->turns, &turns);
     const struct {
         const char *name;
         unsigned long long value;
@@ -60,6 +62,8 @@ static bool run_status(struct call *call)
         {"reused_tokens", stats.reused_tokens},
         {"answer_tokens", stats.answer_tokens},
         {"steps", stats.steps},
+        {"turns_kept", (unsigned long long)turns.kept},
+        {"turns_bytes", (unsigned long long)turns.bytes},
         {"rss_bytes", resident_bytes()},
         {"uptime_seconds", (unsigned long long)call->uptime_s},
     };

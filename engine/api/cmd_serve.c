@@ -180,6 +180,7 @@ static enum status open_box(struct box *box, const struct flags *flags, struct e
         return status;
     box->scope.engine = box->engine;
     box->scope.keys = box->keys;
+    box->scope.turns = box->turns;
     box->scope.model = box->api.model;
     box->scope.listening = box->listener.text;
     return admin_start(flags->admin, &box->scope, &box->admin, err);

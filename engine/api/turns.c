@@ -426,6 +426,9 @@ void turns_destroy(struct turns *t)
 
 void turns_stats_get(struct turns *t, struct turns_stats *out)
 {
+    *out = (struct turns_stats){0};
+    if (t == NULL)
+        return;
     pthread_mutex_lock(&t->lock);
     *out = t->stats;
     pthread_mutex_unlock(&t->lock);

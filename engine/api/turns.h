@@ -71,6 +71,7 @@ struct turns_stats {
     int32_t kept;
     int64_t bytes;
 };
+/** `turns` may be NULL: nothing is kept. */
 void turns_stats_get(struct turns *turns, struct turns_stats *out);
 
 #endif

@@ -124,10 +124,17 @@ static void test_status(void **state)
     static const struct {
         const char *name;
         int64_t value;
-    } NUMBERS[] = {
-        {"context_max", 4096},   {"running", 2},       {"waiting", 1}, {"prompt_tokens", 11},
-        {"reused_tokens", 7},    {"answer_tokens", 5}, {"steps", 3},   {"requests", 12345678901},
-        {"uptime_seconds", 3661}};
+    } NUMBERS[] = {{"context_max", 4096},
+                   {"running", 2},
+                   {"waiting", 1},
+                   {"prompt_tokens", 11},
+                   {"reused_tokens", 7},
+                   {"answer_tokens", 5},
+                   {"steps", 3},
+                   {"requests", 12345678901},
+                   {"uptime_seconds", 3661},
+                   {"turns_kept", 0},
+                   {"turns_bytes", 0}};
     for (size_t i = 0; i < sizeof NUMBERS / sizeof NUMBERS[0]; i++)
         assert_int_equal(json_object_get_int64(member(data, NUMBERS[i].name)), NUMBERS[i].value);
     assert_true(json_object_get_int64(member(data, "rss_bytes")) > 1 << 20);
