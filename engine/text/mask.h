@@ -32,7 +32,8 @@
 struct mask_vocab; /* immutable; any thread may use it */
 struct mask;       /* one answer; one thread at a time */
 
-/** Builds the tables of a vocabulary (some 10 MB, half a second).  Keeps no reference to either.
+/** Builds the tables of a vocabulary: some 10 MB, a tenth of a second.  The tokenizer outlives
+ * them.
  *  @own mask_vocab_destroy
  *  @err ERR_INPUT: a byte has no token of its own, so that a mask could become empty */
 enum status MUST_CHECK mask_vocab_create(const struct tokenizer *tokenizer,
@@ -79,8 +80,8 @@ enum status MUST_CHECK mask_create(const struct mask_vocab *vocab,
 void mask_destroy(struct mask *mask);
 
 /**
- * An engine_mask_fn (engine.h) over a mask.  Each call must give the answer so far; a shorter or
- * different one than before is replayed from its start.
+ * An engine_mask_fn (engine.h) over a mask.  Each call gives the answer so far; one that is
+ * not the one before with more behind it is replayed from its start.
  * @shape  answer_ids [n], bits [(vocab_size + 63) / 64]
  * @return false: nothing is barred and `bits` is untouched.  All bits clear: the answer has left
  * the rules, which sampling under the mask cannot do.
