@@ -17,6 +17,8 @@
 typedef float vf __attribute__((vector_size(32)));
 typedef int32_t vi __attribute__((vector_size(32)));
 typedef double vd __attribute__((vector_size(64)));
+typedef __m256d wd;
+typedef vf fp8_scale;
 
 static inline vf v_fma(vf a, vf b, vf c)
 {
@@ -38,9 +40,34 @@ static inline vf v_reduce(const vf a[VL])
                          _mm256_permute2f128_ps(low, high, 0x31));
 }
 
-static inline void decode_fp8(const uint8_t *p, uint8_t scale, vf w[4])
+static inline wd w_low(vf v)
 {
-    __m256 factor = _mm256_set1_ps(CPU_E8M0[scale] * 256.0f);
+    return _mm256_cvtps_pd(_mm256_castps256_ps128(v));
+}
+
+static inline wd w_high(vf v)
+{
+    return _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
+}
+
+static inline wd w_fma(wd a, wd b, wd c)
+{
+    return _mm256_fmadd_pd(a, b, c);
+}
+
+static inline vf w_narrow(wd low, wd high)
+{
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(low)), _mm256_cvtpd_ps(high),
+                                1);
+}
+
+static inline fp8_scale fp8_scale_of(uint8_t scale)
+{
+    return _mm256_set1_ps(CPU_E8M0[scale] * 256.0f);
+}
+
+static inline void decode_fp8(const uint8_t *p, fp8_scale factor, vf w[4])
+{
     for (int i = 0; i < 4; i++) {
         __m128i code =
             _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)(p + 8 * i)));

@@ -17,6 +17,8 @@
 typedef float vf __attribute__((vector_size(64)));
 typedef int32_t vi __attribute__((vector_size(64)));
 typedef double vd __attribute__((vector_size(128)));
+typedef __m512d wd;
+typedef vf fp8_scale;
 
 static inline vf v_fma(vf a, vf b, vf c)
 {
@@ -45,13 +47,41 @@ static inline vf v_reduce(const vf a[VL])
     return reduce_quarters(low, high);
 }
 
-static inline void decode_fp8(const uint8_t *p, uint8_t scale, vf w[2])
+static inline wd w_low(vf v)
 {
-    __m512 factor = _mm512_set1_ps(CPU_E8M0[scale] * 256.0f);
-    __m512i code = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
-    __m512i half = _mm512_and_si512(_mm512_slli_epi16(code, 7), _mm512_set1_epi16((short)0xbfff));
-    w[0] = _mm512_mul_ps(_mm512_cvtph_ps(_mm512_castsi512_si256(half)), factor);
-    w[1] = _mm512_mul_ps(_mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1)), factor);
+    return _mm512_cvtps_pd(_mm512_castps512_ps256(v));
+}
+
+static inline wd w_high(vf v)
+{
+    return _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
+}
+
+static inline wd w_fma(wd a, wd b, wd c)
+{
+    return _mm512_fmadd_pd(a, b, c);
+}
+
+static inline vf w_narrow(wd low, wd high)
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(low)), _mm512_cvtpd_ps(high),
+                              1);
+}
+
+static inline fp8_scale fp8_scale_of(uint8_t scale)
+{
+    return _mm512_set1_ps(CPU_E8M0[scale] * 256.0f);
+}
+
+static inline void decode_fp8(const uint8_t *p, fp8_scale factor, vf w[2])
+{
+    for (int i = 0; i < 2; i++) {
+        __m256i code =
+            _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i)));
+        __m256i half =
+            _mm256_and_si256(_mm256_slli_epi16(code, 7), _mm256_set1_epi16((short)0xbfff));
+        w[i] = _mm512_mul_ps(_mm512_cvtph_ps(half), factor);
+    }
 }
 
 static inline void decode_fp4(const uint8_t *p, uint8_t scale, vf w[2])

@@ -18,6 +18,8 @@
 typedef float vf __attribute__((vector_size(16)));
 typedef int32_t vi __attribute__((vector_size(16)));
 typedef double vd __attribute__((vector_size(32)));
+typedef __m128d wd;
+typedef const float *fp8_scale;
 
 static inline vf v_fma(vf a, vf b, vf c)
 {
@@ -32,9 +34,33 @@ static inline vf v_reduce(const vf a[VL])
     return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
 }
 
-static inline void decode_fp8(const uint8_t *p, uint8_t scale, vf w[8])
+static inline wd w_low(vf v)
 {
-    const float *value = CPU_E4M3[scale];
+    return _mm_cvtps_pd(v);
+}
+
+static inline wd w_high(vf v)
+{
+    return _mm_cvtps_pd(_mm_movehl_ps(v, v));
+}
+
+static inline wd w_fma(wd a, wd b, wd c)
+{
+    return _mm_add_pd(_mm_mul_pd(a, b), c);
+}
+
+static inline vf w_narrow(wd low, wd high)
+{
+    return _mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
+}
+
+static inline fp8_scale fp8_scale_of(uint8_t scale)
+{
+    return CPU_E4M3[scale];
+}
+
+static inline void decode_fp8(const uint8_t *p, fp8_scale value, vf w[8])
+{
     for (int i = 0; i < 8; i++)
         w[i] = (vf){value[p[4 * i]], value[p[4 * i + 1]], value[p[4 * i + 2]], value[p[4 * i + 3]]};
 }
