@@ -23,17 +23,18 @@ struct worker {
 struct pool {
     int threads; /* the caller included */
     int started; /* workers that run */
-    bool stop;   /* read after a new generation was seen */
+    _Atomic bool stop;
 
-    /* The job; written by the caller before `generation` is raised, read by workers after it. */
-    pool_fn *fn;
-    void *job;
-    int32_t units, grain;
+    /* The job.  A thread reads it between looking at `ticket` and taking a piece from it, which
+     * fails when another job has been handed out meanwhile. */
+    _Atomic(pool_fn *) fn;
+    _Atomic(void *) job;
+    _Atomic int32_t units, grain;
 
     /* Each in a cache line of its own: they are written while others are polled. */
-    _Alignas(64) _Atomic uint32_t generation; /* futex: jobs handed out so far */
-    _Alignas(64) _Atomic int32_t next;        /* first unit that nobody took */
-    _Alignas(64) _Atomic uint32_t busy;       /* futex: workers not done with this generation */
+    _Alignas(64) _Atomic uint64_t ticket; /* number of the job << 32 | first piece nobody took */
+    _Alignas(64) _Atomic uint32_t generation; /* futex: number of the newest job */
+    _Alignas(64) _Atomic uint32_t finished;   /* futex: pieces of this job that are done */
     _Alignas(64) _Atomic uint32_t sleepers;   /* threads that wait in the kernel */
 
     struct worker workers[CPU_THREADS_MAX];
@@ -71,14 +72,24 @@ static void wake_sleepers(struct pool *pool, _Atomic uint32_t *word)
         futex_wake(word);
 }
 
-static void take_units(struct pool *pool, int thread)
+/* Takes pieces of the newest job until none is left.  Only pieces are waited for, never threads:
+ * one that the system does not let run holds nobody up unless it has taken something. */
+static void take_pieces(struct pool *pool, int thread)
 {
     for (;;) {
-        int32_t begin = atomic_fetch_add(&pool->next, pool->grain);
-        if (begin >= pool->units)
+        uint64_t ticket = atomic_load(&pool->ticket);
+        pool_fn *fn = atomic_load(&pool->fn);
+        void *job = atomic_load(&pool->job);
+        int32_t units = atomic_load(&pool->units), grain = atomic_load(&pool->grain);
+        uint32_t piece = (uint32_t)ticket, pieces = (uint32_t)((units - 1) / grain + 1);
+        if (piece >= pieces)
             return;
-        int32_t end = pool->units - begin < pool->grain ? pool->units : begin + pool->grain;
-        pool->fn(pool->job, thread, begin, end);
+        if (!atomic_compare_exchange_strong(&pool->ticket, &ticket, ticket + 1))
+            continue; /* someone else took it, or the job is another one */
+        int32_t begin = (int32_t)piece * grain;
+        fn(job, thread, begin, units - begin < grain ? units : begin + grain);
+        if (atomic_fetch_add(&pool->finished, 1) + 1 == pieces)
+            wake_sleepers(pool, &pool->finished);
     }
 }
 
@@ -89,20 +100,11 @@ static void *worker_main(void *context)
     uint32_t seen = 0;
     for (;;) {
         await_change(pool, &pool->generation, seen);
-        seen++; /* the caller hands out the next job only when all are done with this one */
-        if (pool->stop)
+        seen = atomic_load(&pool->generation);
+        if (atomic_load(&pool->stop))
             return NULL;
-        take_units(pool, self->number);
-        if (atomic_fetch_sub(&pool->busy, 1) == 1)
-            wake_sleepers(pool, &pool->busy);
+        take_pieces(pool, self->number);
     }
-}
-
-static void hand_out(struct pool *pool)
-{
-    atomic_store(&pool->busy, (uint32_t)pool->started);
-    atomic_fetch_add(&pool->generation, 1);
-    wake_sleepers(pool, &pool->generation);
 }
 
 struct pool *pool_create(int threads)
@@ -111,7 +113,7 @@ struct pool *pool_create(int threads)
     struct pool *pool = aligned_alloc(64, (sizeof *pool + 63) / 64 * 64);
     if (pool == NULL)
         return NULL;
-    *pool = (struct pool){.threads = threads};
+    *pool = (struct pool){.threads = threads, .units = 1, .grain = 1, .ticket = 1};
     /* Signals belong to the program's main thread. */
     sigset_t all, before;
     sigfillset(&all);
@@ -135,8 +137,9 @@ void pool_destroy(struct pool *pool)
 {
     if (pool == NULL)
         return;
-    pool->stop = true;
-    hand_out(pool);
+    atomic_store(&pool->stop, true);
+    atomic_fetch_add(&pool->generation, 1);
+    wake_sleepers(pool, &pool->generation);
     for (int i = 1; i <= pool->started; i++)
         pthread_join(pool->workers[i].thread, NULL);
     free(pool);
@@ -156,13 +159,19 @@ void pool_run(struct pool *pool, pool_fn *fn, void *job, int32_t units, int32_t 
         fn(job, 0, 0, units);
         return;
     }
-    pool->fn = fn;
-    pool->job = job;
-    pool->units = units;
-    pool->grain = grain;
-    atomic_store(&pool->next, 0);
-    hand_out(pool);
-    take_units(pool, 0);
-    for (uint32_t busy = atomic_load(&pool->busy); busy != 0; busy = atomic_load(&pool->busy))
-        await_change(pool, &pool->busy, busy);
+    /* The old ticket has no piece left, so nobody can take one from a half-written job. */
+    uint32_t number = atomic_load(&pool->generation) + 1,
+             pieces = (uint32_t)((units - 1) / grain + 1);
+    atomic_store(&pool->ticket, (uint64_t)number << 32 | UINT32_MAX);
+    atomic_store(&pool->fn, fn);
+    atomic_store(&pool->job, job);
+    atomic_store(&pool->units, units);
+    atomic_store(&pool->grain, grain);
+    atomic_store(&pool->finished, 0);
+    atomic_store(&pool->ticket, (uint64_t)number << 32);
+    atomic_store(&pool->generation, number);
+    wake_sleepers(pool, &pool->generation);
+    take_pieces(pool, 0);
+    for (uint32_t done; (done = atomic_load(&pool->finished)) != pieces;)
+        await_change(pool, &pool->finished, done);
 }
