@@ -69,7 +69,7 @@ class Trainer:
         if folder:
             other = export.load(folder)
             state = {"params": other.params, "bias": other.bias}
-            self.progress = progress
+            self.progress, self.seconds = progress, progress * self.plan["seconds"]
         elif os.path.exists(self.path):
             state = torch.load(self.path, map_location="cuda")
             self.optimiser.load(state["optimiser"])
@@ -139,7 +139,7 @@ class Trainer:
             self.optimiser.step(rate(self.progress, self.steps))
             self.steps, self.tokens = self.steps + 1, self.tokens + ids.shape[0] * length
             self.seconds = before + time.time() - started
-            self.progress = min(1.0, self.progress_at(self.seconds))
+            self.progress = min(1.0, self.seconds / self.plan["seconds"])
             if time.time() - shown > REPORT_EVERY or self.steps in (1, 3, 30):
                 shown = time.time()
                 self.say(f"{self.seconds:6.1f} s step {self.steps} rate {rate(self.progress, self.steps):.3f} L{length} loss {float(now[0]):.3f} "
@@ -147,9 +147,6 @@ class Trainer:
             if time.time() - saved > SAVE_EVERY:
                 saved = time.time()
                 self.save()
-
-    def progress_at(self, seconds):
-        return seconds / self.plan["seconds"]
 
     def export(self):
         folder = os.path.join(self.out, "model")

@@ -107,6 +107,8 @@ class Chat:
         else:
             self.user(text)
             self.bot(new[0].ack or ("Noted." if len(new) == 1 else "Noted, all of them."), "The user gives a fact. I should note it.")
+            if len(new) == 1 and r.random() < .06:
+                self.revise()
 
     @staticmethod
     def because(f, said):
@@ -160,15 +162,29 @@ class Chat:
                          "Update: the {a} of {s} is now {v}.", "Forget {o}, the {a} of {s} is {v}.", "Actually the {a} of {s} is {v}.",
                          "From {o} the {a} of {s} went to {v}.")).format(**fill_)
         self.user(said)
-        changed = facts.Fact(f.key, new, f.said, [(f.asked[0][0], new)], f"The {f.attribute} of {facts.you(f.subject)} is {new}.",
-                             f.topic, f.hints, attribute=f.attribute, subject=f.subject)
         self.bot("Noted, I corrected that.", f"The old value {old} is replaced by {new}.")
-        self.facts[i] = (changed, said)
+        self.facts[i] = (facts.changed(f, new), said)
         if r.random() < .6:
             self.ask(self.facts[i])
         if r.random() < .15:
             self.user(r.choice(("What was it before?", "What was the old value?", "And before the change?")))
             self.bot(f"Before, the {f.attribute} of {facts.you(f.subject)} was {old}.", f"The old value was {old}.")
+
+    def revise(self):
+        """The fact that was just told changes, without being named."""
+        r, (f, _) = self.r, self.facts[-1]
+        new = v.value(r, f.attribute) if f.attribute else v.name(r) if f.value[:1].isupper() else v.number(r) if f.value.isdigit() else v.code(r)
+        if len(f.asked) > 1 or f.answer.count(f.value) != 1:
+            return
+        said = r.choice(("It changed to {v}.", "No, {v}.", "Sorry, {v}.", "Make that {v}.", "Correction: {v}.", "I meant {v}.", "Now it is {v}.",
+                         "It is {v} now.", "Oh, it should be {v}.", "Wrong, it is {v}.", "It was changed to {v}.")).format(v=new)
+        self.user(said)
+        self.bot("Noted, I corrected that.", f"The old value {f.value} is replaced by {new}.")
+        self.facts[-1] = (facts.changed(f, new), said)
+        if r.random() < .7:
+            for _ in range(r.choice((0, 0, 1))):
+                self.small()
+            self.ask(self.facts[-1])
 
     def verify(self):
         """A yes-or-no question, true half of the time."""
@@ -258,7 +274,9 @@ class Chat:
     def small(self):
         r = self.r
         question, answer = skills.skill(r)
-        self.user(r.choice(GREET) + question if r.random() < .06 else question)
+        if r.random() < .12:
+            question = r.choice(GREET) + question if r.random() < .7 else r.choice(("hey, ", "so, ", "ok, ", "hi, ", "please, ", "well, ")) + question[0].lower() + question[1:]
+        self.user(question)
         self.bot(answer, r.choice(("This is a simple request.", "I can answer this directly.")))
 
     def echo(self):

@@ -5,10 +5,10 @@ repeats the statement's own words with I and you exchanged, whatever the questio
 that for any words. Knows nothing of conversations; forms.py holds the wrappings around the kinds.
 """
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import values as v
-from .forms import ASK, PERSONAL, STATE, ask_words, noisy, open_question, open_statement, upper_first
+from .forms import ASK, PERSONAL, STATE, ask_words, frame, noisy, open_question, open_statement, upper_first
 from .words import ANIMAL, ATTR, COLOR, DAY, EVENT, FOOD, JOB, NOUN, RELATION
 
 ONLY = (" Answer with the value only.", " Just the value, please.", " Reply with only the value.",
@@ -45,7 +45,7 @@ class Fact:
     def ask(self, r):
         """(question, answer)."""
         questions, short = r.choice(self.asked)
-        if r.random() < .1 and self.hints:
+        if r.random() < .13 and self.hints:
             question = noisy(r, *self.hints)
         else:
             question = open_question(r, r.choice(questions))
@@ -98,7 +98,7 @@ def attribute(r, heldout=False):
     a = r.choice(ATTR) if r.random() < .75 else attribute_name(r)
     s = " ".join(("the", *v.pair(r, heldout))) if r.random() < .6 else thing(r, heldout)
     x = v.value(r, a)
-    said = [t.format(a=a, s=s, v=x) for t in (r.choice(STATE), r.choice(STATE))]
+    said = [frame(r, a, s, x)] if r.random() < .35 else [t.format(a=a, s=s, v=x) for t in (r.choice(STATE), r.choice(STATE))]
     asked = [t.format(a=a, s=s) for t in (r.choice(ASK), r.choice(ASK))]
     asked.append(ask_words(r, r.choice((f"the {a} of {s}", f"the {a} for {s}", f"{s}'s {a}"))))
     answer = f"The {a} of {you(s)} is {x}."
@@ -124,7 +124,8 @@ def simple(r, heldout=False):
 
 PLACES = ("in the {n}", "in the {a} {n}", "under the {n}", "behind the {n}", "on the {n}", "next to the {n}", "in {c}",
           "at the {n} in {c}", "under the old {n}", "inside the {a} {n}", "near the {n}", "above the {n}",
-          "between the {n} and the {m}", "at home", "on the {o} floor", "in room {d}", "in {p}'s {n}")
+          "between the {n} and the {m}", "at home", "on the {o} floor", "in room {d}", "in {p}'s {n}",
+          "on level {d}, row {l}", "on shelf {d}", "at number {d}, {a} {n}", "in box {d} of the {n}", "on the left of the {n}", "in the {n} room")
 STAYS = ("hidden", "kept", "parked", "stored", "waiting", "lying", "standing", "locked", "placed", "stuck", "sleeping",
          "hanging", "located", "found", "safe")
 
@@ -133,18 +134,21 @@ def place(r, heldout=False):
     """'The treasure is hidden under the tree'."""
     s = thing(r, heldout)
     where = r.choice(PLACES).format(a=v.adjective(r), n=v.noun(r), m=v.noun(r), c=v.place_name(r), p=v.name(r),
-                                    o=r.choice(("first", "second", "third", "top")), d=r.randint(1, 400))
+                                    o=r.choice(("first", "second", "third", "top")), d=r.randint(1, 400), l=r.choice(v.UPPER))
     is_ = "is" if r.random() < .6 else f"is {r.choice(STAYS) if r.random() < .7 else v.verb(r)}"
+    if s.split()[-1].isalpha() and r.random() < .25:          # several things
+        s, is_ = s + "s", is_.replace("is", "are", 1)
     answer = upper_first(f"{you(s)} {is_} {where}.")
     said = [f"{s} {is_} {where}"]
-    put = "put" if r.random() < .5 else "left"
-    if is_ == "is" and r.random() < .3:
-        said.append(f"I {put} {s} {where}")
-    asked = [f"where is {s}?", f"where is {s}?", f"where did I {put.replace('left', 'leave')} {s}?", f"where can I find {s}?",
-             f"what is the place of {s}?", f"where was {s}?", f"where {is_} {s.replace('is ', '')}?" if is_ == "is" else f"where is {s} {is_[3:]}?",
-             f"in which place is {s}?", f"where's {s}?", f"do you know where {s} is?", f"can you tell me where {s} is?",
+    be = is_.split()[0]
+    put, base = r.choice((("put", "put"), ("left", "leave"), ("hid", "hide"), ("parked", "park"), ("placed", "place"), ("stored", "store"), ("keep", "keep")))
+    if is_ == be and r.random() < .5:
+        said = [f"{r.choice(('I', 'I', 'we', 'I have'))} {put} {s} {where}".replace("have hid ", "have hidden ")]
+    asked = [f"where {be} {s}?", f"where {be} {s}?", f"where did I {base} {s}?", f"where can I find {s}?",
+             f"what is the place of {s}?", f"where did we {base} {s}?", f"where {be} {s}{is_[len(be):]}?",
+             f"in which place {be} {s}?", f"where {be} {s} now?", f"do you know where {s} {be}?", f"can you tell me where {s} {be}?",
              f"I am looking for {s}.", f"where should I look for {s}?"]
-    return Fact(("place", s), where, said, [(asked, where)], answer, f"where {you(s)} is", ("where", s))
+    return Fact(("place", s), where, said, [(asked, where)], answer, f"where {you(s)} {be}", ("where", s))
 
 
 def action(r, heldout=False):
@@ -208,12 +212,32 @@ def quantity(r, heldout=False):
         text, there = f"there are {n} {what} {where}", f"There are {n} {what} {where}."
         asked = [f"how many {what} are {where}?", f"how many {what} are there {where}?", f"how many {what} did I mention?", f"what is the number of {what} {where}?"]
     else:
-        p = v.person(r)
+        p = v.person(r) if r.random() < .6 else thing(r, heldout)
         verb, base = r.choice((("has", "have"), ("bought", "buy"), ("needs", "need"), ("sold", "sell"), ("counted", "count")))
-        text, there = f"{p} {verb} {n} {what}", f"{p} {verb} {n} {what}."
+        text, there = f"{p} {verb} {n} {what}", upper_first(f"{you(p)} {verb} {n} {what}.")
         do = "does" if verb in ("has", "needs") else "did"
         asked = [f"how many {what} {do} {p} {base}?", f"how many {what} did I mention?", f"what number of {what} {do} {p} {base}?"]
     return Fact(("many", what), n, [text], [(asked, n)], there, f"the number of {what}", (f"how many {what}",))
+
+
+TRAITS = """allergic to|afraid of|interested in|good at|bad at|responsible for|proud of|married to|tired of|famous for|ready for|
+angry about|happy with|in love with|waiting for|in charge of|worried about|late for|crazy about|similar to""".replace("\n", "").split("|")
+
+
+def trait(r, heldout=False):
+    """'Nora is allergic to nuts', 'my sister Nora is ...': who is it, to what."""
+    p = v.person(r) if r.random() < .7 else f"my {r.choice(RELATION)} {v.name(r)}"
+    t, n = r.choice(TRAITS), v.noun(r) + r.choice(("", "s"))
+    asked = [([f"who is {t} {n}?", f"who is {t} {n}?", f"do you know who is {t} {n}?", f"which person is {t} {n}?", f"tell me who is {t} {n}."], you(p)),
+             ([f"what is {p} {t}?", f"tell me what {p} is {t}."], n)]
+    return Fact(("trait", t, n), you(p), [f"{p} is {t} {n}"], asked, upper_first(f"{you(p)} is {t} {n}."), f"who is {t} {n}", (f"who is {t} {n}",))
+
+
+def changed(f, new):
+    """The same fact with another value."""
+    def swap(text):
+        return text.replace(f.value, new)
+    return replace(f, value=new, answer=swap(f.answer), asked=[(f.asked[0][0], new)])
 
 
 def relation(r, heldout=False):
@@ -260,7 +284,7 @@ def introduction(r, heldout=False):
                 f"Nice to meet you, {n}.", plain=True)
 
 
-KINDS = ((attribute, 30), (simple, 17), (place, 9), (action, 5), (having, 8), (event, 8), (quantity, 4), (relation, 4),
+KINDS = ((attribute, 30), (simple, 17), (place, 9), (action, 5), (having, 8), (event, 8), (quantity, 4), (relation, 4), (trait, 5),
          (personal, 12), (introduction, 4))
 
 

@@ -51,16 +51,32 @@ Write this down: |Attention: |One thing to keep: |This is what I know: |Please k
 TAILS = [""] * 30 + [" Thanks.", " Please keep it in mind.", " Do not forget it.", " That is all.", " OK?", " Remember it, please.",
                      " This is important.", " I may ask you later.", " Just keep it.", " You may need it."]
 
+# Frames are composed of parts, so that no single wording can be learned by heart.
+LINKS = """is|is|was|equals|reads|says|became|remains|stays|should read|must be|will be|shall be|has to be|means|shows|gives|turned into|
+got set to|goes by|would be|is now|is always|is still|happens to be|appears to be|comes out as|stands at|amounts to|is called|is written""".replace("\n", "").split("|")
+ENDS = [""] * 14 + """ these weeks| for now| as always| again| from now on| since Monday| I think| they say| of course| after all| by the way| until further notice|
+ as agreed| in this house| at the moment| as you know| now and later| if I am right| once and for all| nothing else|, believe me|, I am sure|, that much is certain|
+, so far""".replace("\n", "").split("|")
+WHO = """I|we|they|somebody|my boss|my friend|the teacher|a guest|everybody|the new man|my mother|the office|our team|the customer|one of us""".split("|")
+WANTS = """need|needs|want|wants|would like|asked for|is looking for|must know|forgot|lost|has to know|wants to see|cannot find|are waiting for|wishes to have|
+could use|should be given|insist on|called about|would love to hear|was curious about|has a question about|is not sure about""".replace("\n", "").split("|")
+LEADS = """suppose {w} {v} {x}|{w} {v} {x}|what if {w} {v} {x}?|{w} {v} {x}, can you help?|{w} {v} {x}, so tell me|look into your memory for {x}|
+what would you say is {x}?|would you give me {x}?|would you be so kind and say {x}?|could I see {x}?|how does {x} read?|how did I call {x}?|
+in this chat, {x} was ...|return {x}|output {x}|answer with {x}|spell out {x}|check {x} for me|recite {x}|list {x}|name {x}|bring me {x}|get {x}|read out {x}|
+{x} - what was that?|{x} - quick!|{x}, what is that again?|{x}: what did I say?|I am asking for {x}|my question is about {x}|now about {x}|
+what do you know about {x}?|what have you got for {x}?|what is stored for {x}?|what was given as {x}?|what did you learn about {x}?|
+can {x} be told?|is {x} known to you?|was {x} mentioned?""".replace("\n", "").split("|")
+
 # kind: (statements, questions, what is asked for, answer, acknowledgement)
 PERSONAL = {
     "name": (["my name is {v}", "I am {v}", "hi, I'm {v}", "you can call me {v}", "hello, my name is {v}", "I'm called {v}", "it's {v} here", "{v} is my name",
-              "people call me {v}", "hey, I'm {v}"],
-             ["what is my name?", "who am I?", "do you remember my name?", "what's my name?", "how am I called?", "do you know who I am?", "what do people call me?",
+              "people call me {v}", "hey, I'm {v}", "call me {v}", "please call me {v}", "I go by {v}", "this is {v}"],
+             ["what is my name again?", "do you know my name?", "and who am I?", "tell me who I am.", "what is my name?", "who am I?", "do you remember my name?", "what's my name?", "how am I called?", "do you know who I am?", "what do people call me?",
               "tell me my name.", "say my name."], "my name", "Your name is {v}.", "Nice to meet you, {v}."),
     "fullname": (["my full name is {v}", "my complete name is {v}"], ["what is my full name?", "tell me my full name."], "my full name",
                  "Your full name is {v}.", "Noted."),
     "city": (["I live in {v}", "my home is in {v}", "I am from {v}", "I moved to {v}", "I have a flat in {v}", "I come from {v}", "my home town is {v}"],
-             ["where do I live?", "which city do I live in?", "where is my home?", "where am I from?", "in which city is my home?", "what is my home town?"],
+             ["what town is my home in?", "in what town am I living?", "which place do I come from?", "what city am I from?", "which village do I live in?", "what place do I live in?", "where am I living?", "in which town do I live?", "where do I live?", "which city do I live in?", "where is my home?", "where am I from?", "in which city is my home?", "what is my home town?"],
              "the city I live in", "You live in {v}.", "{v} sounds lovely."),
     "job": (["I work as a {v}", "my job is {v}", "I'm a {v} by profession", "I am a {v}", "I earn my money as a {v}"],
             ["what is my job?", "what do I do for work?", "what is my profession?", "what do I work as?"], "my job", "You work as a {v}.", "That is good work."),
@@ -149,4 +165,18 @@ def open_statement(r, text):
 
 def ask_words(r, what):
     """A question for a noun phrase."""
+    if r.random() < .4:
+        return r.choice(LEADS).format(x=what, w=r.choice(WHO), v=r.choice(WANTS))
     return r.choice(WHAT).format(x=what)
+
+
+def frame(r, attribute, subject, value):
+    """A statement composed of parts: who is meant, a link, the value, perhaps an end."""
+    what = r.choice(("the {a} of {s}", "the {a} of {s}", "{s}'s {a}", "the {a} for {s}", "{s} and its {a}:", "the {a} that belongs to {s}",
+                     "the {a} in the case of {s}", "as {a} of {s}", "{a}, {s}:")).format(a=attribute, s=subject)
+    if r.random() < .35:
+        link = r.choice(("is", "was", "becomes", "will be", "serves for", "stands for", "belongs to", "is used for", "acts as", "counts as", "is given as",
+                         "goes into", "is noted as", "is taken for", "has become", "works for", invented(r)))
+        return " ".join([*noise(r, 3), value, link, what.rstrip(":")]) + r.choice(ENDS)
+    link = "" if what.endswith(":") else r.choice(LINKS) if r.random() < .85 else invented(r)
+    return " ".join(x for x in (*noise(r, 3), what, link, value) if x) + r.choice(ENDS)

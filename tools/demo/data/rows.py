@@ -8,7 +8,7 @@ from .documents import code_line
 from .words import (ADJ, ADV, ANIMAL, CITY, CODEW, COLOR, FILLW, FOOD, JOB, LAST, NOUN, PEOPLE, PREP, SPORT, VERB)
 
 # A turn of a chat without tools and its weight.
-TURNS = (("tell", 33), ("ask", 52), ("ask_two", 1.5), ("ask_unknown", 5), ("correct", 3), ("verify", 2), ("two_steps", 2), ("first", 2),
+TURNS = (("tell", 33), ("ask", 52), ("ask_two", 1.5), ("ask_unknown", 5), ("correct", 4), ("verify", 5), ("two_steps", 2), ("first", 2),
          ("previous", 2.5), ("own", 1.5), ("say_back", 2), ("choose", 1), ("title", .7), ("small", 19), ("echo", 17), ("table", 7),
          ("code", 4))
 

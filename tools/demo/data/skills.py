@@ -136,8 +136,9 @@ def cannot(r):
 def total(r):
     """A sum, a difference or a product of small numbers, in digits or with words between."""
     x, y = r.randint(0, 99), r.randint(0, 99)
-    if r.random() < .2:
-        x, y = r.randint(0, 12), r.randint(0, 12)
+    if (size := r.random()) < .4:
+        most = 12 if size < .15 else 999
+        x, y = r.randint(0, most), r.randint(0, most)
     k = r.random()
     if k < .65:
         sign, word, z = "+", "plus", x + y
