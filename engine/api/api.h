@@ -9,6 +9,7 @@
 #include "engine/api/turns.h"
 #include "engine/engine.h"
 #include "engine/text/chat.h"
+#include "engine/text/mask.h"
 #include "engine/text/tokenizer.h"
 
 #include <stdbool.h>
@@ -21,6 +22,7 @@ struct api {
     struct engine *engine;             /* borrows */
     const struct tokenizer *tokenizer; /* borrows */
     struct turns *turns;               /* borrows; NULL: nothing is remembered */
+    const struct mask_vocab *masks;    /* borrows; NULL: answers are held to no rule */
     struct chat_tokens tokens;
     char model[MODEL_ID_BYTES];
     /* Equal fingerprints and seeds give equal answers: version, model, numerics and ISA go in. */

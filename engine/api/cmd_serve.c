@@ -35,6 +35,7 @@ struct box {
     struct keys *keys;           /* owns */
     struct listener listener;    /* owns the path; the fd goes to `http` */
     struct turns *turns;         /* owns */
+    struct mask_vocab *masks;    /* owns */
     struct api api;
     struct http_server *http; /* owns */
     struct admin *admin;      /* owns; NULL without --admin */
@@ -147,6 +148,9 @@ static enum status open_text(struct box *box, const struct flags *flags, struct 
         api_init(&box->api, box->engine, box->tokenizer, box->scope.numerics, box->scope.isa, err);
     box->api.heartbeat_ms = flags->keepalive_ms;
     box->api.turns = box->turns = turns_create();
+    if (status == OK)
+        status = mask_vocab_create(box->tokenizer, &box->api.tokens, &box->masks, err);
+    box->api.masks = box->masks;
     return status;
 }
 
@@ -194,6 +198,7 @@ static void close_box(struct box *box)
     keys_close(box->keys);
     engine_destroy(box->engine);
     turns_destroy(box->turns);
+    mask_vocab_destroy(box->masks);
     tokenizer_close(box->tokenizer);
 }
 

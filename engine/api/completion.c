@@ -407,22 +407,44 @@ struct stream *completion_stream(struct completion *c)
     return c->stream;
 }
 
-/* Without tools there is nothing to call: a model that tries all the same (its history may hold
- * calls) is kept from opening a block, which nobody could read.  An engine_mask_fn. */
-static bool forbid_calls(void *user, const int32_t *answer_ids, int32_t n, uint64_t *bits)
+/* "PATH: what" of mask_create as an error of the API. */
+static bool mask_fail(enum status status, const struct error *why, struct api_error *err)
 {
-    const struct api *api = user;
-    int32_t vocab_size = engine_model_config(api->engine)->vocab_size, mark = api->tokens.dsml;
-    (void)answer_ids;
-    (void)n;
-    memset(bits, 0xFF, (size_t)((vocab_size + 63) / 64) * sizeof *bits);
-    bits[mark / 64] &= ~(1ULL << (mark % 64));
-    return true;
+    return api_fail(err, status == ERR_CAPACITY ? API_SCHEMA_SIZE : API_SCHEMA, "%.*s",
+                    (int)strcspn(why->text, ":"), why->text);
+}
+
+/* What the answer is held to: only offered tools can be called, in the form that can be read, and
+ * none where none is offered (a history with calls makes models try).  *out may stay NULL. */
+static bool make_mask(const struct api *api, const struct request *request, struct mask **out,
+                      struct api_error *err)
+{
+    bool must = request->choice == CHOICE_REQUIRED || request->choice == CHOICE_NAMED;
+    struct mask_options options = {.thinking = request->thinking,
+                                   .calls = request->tools == NULL ? MASK_CALLS_NONE
+                                            : must                 ? MASK_CALLS_REQUIRED
+                                                                   : MASK_CALLS_AUTO,
+                                   .tools = request->tools,
+                                   .tool_name = request->choice_name == NULL
+                                                    ? NULL
+                                                    : json_object_get_string(request->choice_name),
+                                   .calls_max = request->calls_max};
+    struct error why;
+    *out = NULL;
+    if (api->masks == NULL)
+        return true;
+    enum status status = mask_create(api->masks, &options, out, &why);
+    return status == OK || mask_fail(status, &why, err);
+}
+
+static void drop_mask(void *mask)
+{
+    mask_destroy(mask);
 }
 
 static bool submit(struct completion *c, const struct api *api, const struct exchange *x,
                    const struct request *request, const struct ids *prompt, int32_t tokens_max,
-                   struct api_error *err)
+                   struct mask *mask, struct api_error *err)
 {
     struct engine_request job = {
         .ids = prompt->data,
@@ -433,8 +455,8 @@ static bool submit(struct completion *c, const struct api *api, const struct exc
         .sampling = request->sampling,
         .reuse_namespace = x->key.number,
     };
-    if (request->tools == NULL) /* the struct api outlives the engine */
-        job.mask = (struct engine_mask){.fn = forbid_calls, .user = (void *)(uintptr_t)api};
+    if (mask != NULL) /* the stream keeps it until the engine's last event */
+        job.mask = (struct engine_mask){.fn = mask_fill, .user = mask};
     if (!request->seeded)
         randombytes_buf(&job.sampling.seed, sizeof job.sampling.seed);
     stream_retain(c->stream);
@@ -471,8 +493,13 @@ bool completion_start(const struct api *api, const struct exchange *x,
                                      .tools = request->tools,
                                      .calls_max = request->calls_max};
     struct answer *answer;
-    if (answer_create(&options, &answer, NULL) != OK)
+    struct mask *mask;
+    if (!make_mask(api, request, &mask, err))
+        return false;
+    if (answer_create(&options, &answer, NULL) != OK) {
+        mask_destroy(mask);
         return api_fail(err, API_VALUE, "stop");
+    }
 
     struct completion *c = calloc(1, sizeof *c);
     ASSERT(c != NULL);
@@ -481,6 +508,7 @@ bool completion_start(const struct api *api, const struct exchange *x,
     c->connection = x->connection;
     c->answer = answer;
     c->stream = stream_create(tokens_max, api->heartbeat_ms);
+    stream_keep(c->stream, mask, drop_mask);
     memcpy(c->id, x->id, sizeof c->id);
     c->model = api->model;
     c->fingerprint = api->fingerprint;
@@ -494,7 +522,7 @@ bool completion_start(const struct api *api, const struct exchange *x,
     c->turn.thinking = request->thinking;
     turns_hash(prompt->data, prompt->len, c->turn.context);
     c->think_close = api->tokens.think_close;
-    if (!submit(c, api, x, request, prompt, tokens_max, err)) {
+    if (!submit(c, api, x, request, prompt, tokens_max, mask, err)) {
         completion_free(c);
         return false;
     }

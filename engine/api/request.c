@@ -147,12 +147,12 @@ static bool take_tools(const struct field *f, struct json_object *value, struct 
 static bool take_tool_choice(const struct field *f, struct json_object *value, struct request *out,
                              struct api_error *err)
 {
+    (void)f;
     if (!tool_choice_read(value, out->tools, &out->choice, &out->choice_name, err))
         return false;
     if (out->choice == CHOICE_NONE)
         out->tools = NULL;
-    return out->choice == CHOICE_AUTO || out->choice == CHOICE_NONE ||
-           api_fail(err, API_UNSUPPORTED, "%s", f->name);
+    return true;
 }
 
 static bool take_parallel(const struct field *f, struct json_object *value, struct request *out,

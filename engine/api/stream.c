@@ -21,6 +21,8 @@ struct stream {
     enum end_reason reason;
     bool gone, stopping, unstarted, wall, heartbeat;
     int64_t heartbeat_ms, created_ms, spoke_ms;
+    void *kept; /* owns through destroy_kept; may be NULL */
+    void (*destroy_kept)(void *kept);
 };
 
 int64_t clock_ms(void)
@@ -45,6 +47,13 @@ struct stream *stream_create(int32_t tokens_max, int64_t heartbeat_ms)
     return s;
 }
 
+void stream_keep(struct stream *s, void *take_object, void (*destroy)(void *object))
+{
+    ASSERT(s->kept == NULL && s->owners == 1);
+    s->kept = take_object;
+    s->destroy_kept = destroy;
+}
+
 void stream_retain(struct stream *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -60,6 +69,8 @@ void stream_release(struct stream *s)
     if (!last)
         return;
     pthread_mutex_destroy(&s->lock);
+    if (s->kept != NULL)
+        s->destroy_kept(s->kept);
     free(s->ids);
     free(s);
 }

@@ -39,6 +39,10 @@ struct stream_item {
  *  @unit heartbeat_ms: silence after which STREAM_HEARTBEAT comes  @own stream_release */
 struct stream *stream_create(int32_t tokens_max, int64_t heartbeat_ms);
 
+/** Keeps an object, which is taken, until the last owner has let go.  Once, before stream_retain.
+ *  @own take_object */
+void stream_keep(struct stream *stream, void *take_object, void (*destroy)(void *object));
+
 /** The engine takes its share: call it right before engine_submit, and stream_release if that
  * fails. */
 void stream_retain(struct stream *stream);

@@ -47,8 +47,6 @@ static bool check_function(struct json_object *function, size_t idx, struct api_
         return fail(err, API_TYPE, idx, ".function.parameters");
     if (strict != NULL && !json_object_is_type(strict, json_type_boolean))
         return fail(err, API_TYPE, idx, ".function.strict");
-    if (strict != NULL && json_object_get_boolean(strict))
-        return fail(err, API_UNSUPPORTED, idx, ".function.strict");
     return true;
 }
 

@@ -152,6 +152,46 @@ function callTests(target) {
     assert.notEqual((await receipt(target, none)).sha256, (await receipt(target, request)).sha256);
   });
 
+  test("tool_choice required and named: a call comes whatever was asked", async () => {
+    const named = (name) => ({ type: "function", function: { name } });
+    for (const on of [false, true])
+      for (const [tool_choice, names] of [["required", ["write", "read", "bash"]],
+        [named("read"), ["read"]], [named("bash"), ["bash"]]]) {
+        const request = askTool("Hello", { ...thinking(on), tool_choice });
+        const turn = await streamTurn(target, request);
+        const { message, finish_reason } = await whole(target, request);
+        assert.equal(finish_reason, "tool_calls");
+        assert.equal(message.content, "");
+        for (const call of message.tool_calls) {
+          assert.ok(names.includes(call.function.name), call.function.name);
+          const { properties } = TOOLS.find((one) => one.function.name === call.function.name)
+            .function.parameters;
+          assert.deepEqual(Object.keys(JSON.parse(call.function.arguments)).sort(),
+            Object.keys(properties).sort());
+        }
+        assert.deepEqual(joinCalls(turn.chunks).map((call) => call.arguments),
+          message.tool_calls.map((call) => call.function.arguments));
+      }
+  });
+
+  test("strict tools: the schema holds; what it cannot hold is refused by name", async () => {
+    const strict = (parameters) => [{ type: "function",
+      function: { name: "set", description: "Set the volume.", strict: true, parameters } }];
+    const parameters = { type: "object", additionalProperties: false, required: ["level", "mode"],
+      properties: { level: { type: "integer", minimum: 3, maximum: 7 }, mode: { enum: ["on", "off"] } } };
+    const { message } = await whole(target, askTool("Hello",
+      { tools: strict(parameters), tool_choice: "required", parallel_tool_calls: false }));
+    assert.equal(message.tool_calls.length, 1);
+    const { level, mode, ...rest } = JSON.parse(message.tool_calls[0].function.arguments);
+    assert.ok(Number.isInteger(level) && level >= 3 && level <= 7);
+    assert.ok(["on", "off"].includes(mode));
+    assert.deepEqual(rest, {});
+    const answer = await post(target, askTool("Hello", { tools: strict({ ...parameters, not: {} }) }));
+    assert.equal(answer.status, 400);
+    assert.equal(answer.json.error.code, "invalid_schema");
+    assert.equal(answer.json.error.param, "tools[0].function.parameters.not");
+  });
+
   test("parallel_tool_calls false gives the one call", async () => {
     const { message, finish_reason } = await whole(target,
       askTool(RUN_LS, { parallel_tool_calls: false }));
@@ -218,6 +258,21 @@ function memoryTests(target) {
     const foreign = await receipt(target, next(bare), data.secret);
     assert.equal(foreign.messages[2].source, "request");
     assert.notEqual(foreign.sha256, receipts[0].sha256);
+  });
+
+  test("the client's stream helper loses reasoning; the prompt does not", async () => {
+    const request = askTool(RUN_LS, thinking(true));
+    const stream = target.client.chat.completions.stream(request);
+    let told = "";
+    stream.on("chunk", (chunk) => (told += chunk.choices[0]?.delta.reasoning_content ?? ""));
+    const message = await stream.finalMessage();
+    assert.ok(told.length > message.reasoning_content.length, "it keeps the last delta only");
+    const next = (assistant) => ({ ...request, messages: [...request.messages, assistant,
+      { role: "tool", tool_call_id: message.tool_calls[0].id, content: "notes.txt" }] });
+    const cut = await receipt(target, next(message));
+    const full = await receipt(target, next({ ...message, reasoning_content: told }));
+    assert.equal(cut.messages[2].source, "replayed");
+    assert.deepEqual(cut, full);
   });
 
   test("arguments printed anew are the same turn; changed ones keep the reasoning", async () => {

@@ -342,6 +342,10 @@ static void tools_and_choice(void **state)
         {TOOL("\"name\":\"f\"") ",\"tool_choice\":\"none\"", false, 0},
         {"\"tools\":[],\"tool_choice\":\"auto\"", false, 0},
         {"\"tool_choice\":\"none\"", false, 0},
+        {TOOL("\"name\":\"f\"") ",\"tool_choice\":\"required\"", true, 0},
+        {TOOL("\"name\":\"f\",\"strict\":true") ",\"tool_choice\":{\"type\":\"function\","
+                                                "\"function\":{\"name\":\"f\"}}",
+         true, 0},
     };
     (void)state;
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
