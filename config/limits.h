@@ -172,6 +172,11 @@
 #define STOP_IDS_MAX 8
 /* Prompt tokens in a step that also decodes: bounds how much a long prompt slows an answer. */
 #define STEP_PREFILL_MIXED_MAX 64
+/* The prefix cache unless told otherwise: of the embedded model 35 ends of prefixes (1.8 MiB each)
+ * and the entries of 34,000 tokens, more than one full context, in a box of 1 GiB. */
+#define PREFIX_BYTES_DEFAULT (128 << 20)
+/* Blocks or tails of it; bounds the tree beside the pieces (about 40 MiB). */
+#define PREFIX_PIECES_MAX 65536
 /* Stack of the engine and admin threads: musl's default of 128 KiB is too small for JSON at
  * JSON_DEPTH_MAX. */
 #define SERVE_STACK_BYTES (1 << 20)

@@ -25,7 +25,7 @@ struct sampling {
  * Says which tokens may be sampled next.  Called on the engine thread before each token of an
  * answer, never after EVENT_END was delivered; must not block and must not call the engine.
  * @shape  answer_ids [n]: the answer so far; bits [(vocab_size + 63) / 64]: id i is bit i % 64 of
- *         word i / 64, set when allowed; undefined before the call
+ *         word i / 64, set when allowed; all clear before the call
  * @return false: all are allowed, whatever is in `bits`.  With no bit set the answer is a fault.
  */
 typedef bool engine_mask_fn(void *user, const int32_t *answer_ids, int32_t n, uint64_t *bits);
@@ -43,9 +43,9 @@ struct engine_request {
     int32_t n_stop_ids;
     struct sampling sampling;
     struct engine_mask mask;
-    uint64_t reuse_namespace; /* a finished timeline may be continued by a later request whose
-                                 prompt starts with all of its tokens, inside one namespace (one API
-                                 key) only; 0: never reuse */
+    uint64_t reuse_namespace; /* later requests may continue what this one leaves behind: its whole
+                                 timeline, or a prefix of it at a multiple of 128 tokens; inside one
+                                 namespace (one API key) only; 0: never reuse */
 };
 
 enum engine_event_kind {
@@ -67,9 +67,10 @@ struct engine_event {
 typedef void engine_event_fn(void *user, const struct engine_event *event);
 
 struct engine_options {
-    int32_t sessions_max; /* timelines in flight */
-    int32_t context_max;  /* tokens a timeline can hold */
-    int32_t queue_max;    /* requests waiting beyond that */
+    int32_t sessions_max;  /* timelines in flight */
+    int32_t context_max;   /* tokens a timeline can hold */
+    int32_t queue_max;     /* requests waiting beyond that */
+    uint64_t prefix_bytes; /* memory of the prefix cache; 0: only whole timelines are continued */
 };
 
 /** Takes the model (owned from here on: closed also when this fails), all memory of the timelines
@@ -92,6 +93,8 @@ void engine_cancel(struct engine *engine, uint64_t number);
 struct engine_stats {
     uint64_t requests, prompt_tokens, reused_tokens, answer_tokens, steps;
     int32_t running, waiting;
+    int32_t prefix_blocks, prefix_tails; /* held by the prefix cache (engine/model/prefix.h) */
+    uint64_t prefix_evicted;
 };
 void engine_stats_get(struct engine *engine, struct engine_stats *out);
 const struct model_config *engine_model_config(const struct engine *engine);

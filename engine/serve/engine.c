@@ -11,6 +11,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/thread.h"
+#include "engine/model/prefix.h"
 #include "engine/serve/sampler.h"
 #include "engine/serve/schedule.h"
 #include "kernels/check.h"
@@ -51,6 +52,7 @@ struct timeline {
 struct engine {
     struct model *model; /* owns */
     struct engine_options options;
+    struct prefix *prefix; /* owns; NULL: no prefix cache */
     struct sampler sampler;
     uint64_t *allowed;          /* owns; [(vocab_size + 63) / 64], of one mask */
     struct timeline *timelines; /* owns; [sessions_max] */
@@ -83,6 +85,18 @@ static void finish(struct engine *e, struct request *r, enum end_reason reason)
     on_event(user, &(struct engine_event){.kind = EVENT_END, .reason = reason});
 }
 
+/* Lets other threads see what the prefix cache holds. */
+static void note_prefixes(struct engine *e)
+{
+    struct prefix_stats stats;
+    prefix_stats_get(e->prefix, &stats);
+    pthread_mutex_lock(&e->lock);
+    e->stats.prefix_blocks = stats.blocks;
+    e->stats.prefix_tails = stats.tails;
+    e->stats.prefix_evicted = stats.evicted;
+    pthread_mutex_unlock(&e->lock);
+}
+
 static void timeline_empty(struct timeline *t)
 {
     sequence_reset(t->sequence);
@@ -97,6 +111,10 @@ static void timeline_finish(struct engine *e, struct timeline *t, enum end_reaso
     struct request *r = t->request;
     t->request = NULL;
     t->next_id = -1;
+    if (reason == END_FAULT && e->prefix != NULL) {
+        prefix_forget(e->prefix, t->reuse_namespace);
+        note_prefixes(e);
+    }
     if (reason == END_FAULT || t->reuse_namespace == 0)
         timeline_empty(t);
     finish(e, r, reason);
@@ -150,18 +168,35 @@ static int32_t reusable(const struct timeline *t, const struct request *r)
     return memcmp(t->ids, r->ids, (size_t)t->n_ids * sizeof *t->ids) == 0 ? t->n_ids : 0;
 }
 
-/* The idle timeline that fits best: the longest continuation, else an empty one, else the one that
- * was used longest ago.  @return NULL: all are running */
+/* Tokens of the longest stored prefix that request `r` can continue. */
+static int32_t stored(const struct engine *e, const struct request *r)
+{
+    if (e->prefix == NULL || r->reuse_namespace == 0)
+        return 0;
+    /* The last token is always fed: its logits are what the answer starts from. */
+    return prefix_find(e->prefix, r->reuse_namespace, r->ids, r->n_ids - 1);
+}
+
+/* Tokens that `r` saves by taking `t` as it is, when the prefix cache holds `in_cache`. */
+static int32_t worth(const struct timeline *t, const struct request *r, int32_t in_cache)
+{
+    int32_t n = reusable(t, r);
+    return n >= in_cache ? n : 0;
+}
+
+/* The idle timeline that fits best: the longest continuation, unless the prefix cache holds more;
+ * else an empty one, else the one that was used longest ago.  @return NULL: all are running */
 static struct timeline *timeline_choose(struct engine *e, const struct request *r)
 {
     struct timeline *best = NULL;
+    int32_t in_cache = stored(e, r);
     for (int32_t i = 0; i < e->options.sessions_max; i++) {
         struct timeline *t = &e->timelines[i];
         if (t->request != NULL)
             continue;
-        if (best == NULL || reusable(t, r) > reusable(best, r)) {
+        if (best == NULL || worth(t, r, in_cache) > worth(best, r, in_cache)) {
             best = t;
-        } else if (reusable(t, r) == reusable(best, r)) {
+        } else if (worth(t, r, in_cache) == worth(best, r, in_cache)) {
             bool emptier = best->n_ids > 0 && t->n_ids == 0;
             if (emptier || ((t->n_ids == 0) == (best->n_ids == 0) && t->used < best->used))
                 best = t;
@@ -187,14 +222,40 @@ static void tell_prefill(const struct timeline *t)
                                                 .reused = r->n_reused});
 }
 
+/* Brings the timeline to the longest prefix of the prompt that it or the cache holds. */
+static void begin_with_prefix(struct engine *e, struct timeline *t, const struct request *r)
+{
+    int32_t in_cache = stored(e, r);
+    if (worth(t, r, in_cache) > 0)
+        return;
+    timeline_empty(t);
+    if (in_cache == 0)
+        return;
+    t->n_ids =
+        prefix_restore(e->prefix, r->reuse_namespace, r->ids, r->n_ids - 1, e->turn, t->sequence);
+    ASSERT(t->n_ids == in_cache && t->n_ids == sequence_length(t->sequence));
+    memcpy(t->ids, r->ids, (size_t)t->n_ids * sizeof *t->ids);
+}
+
+/* Keeps the prefixes that `t` has just grown over: `before` tokens were known. */
+static void save_prefixes(struct engine *e, const struct timeline *t, int32_t before)
+{
+    if (e->prefix == NULL || t->reuse_namespace == 0)
+        return;
+    int32_t n = before / SNAPSHOT_TOKENS * SNAPSHOT_TOKENS + SNAPSHOT_TOKENS;
+    for (; n <= t->n_ids; n += SNAPSHOT_TOKENS)
+        prefix_save(e->prefix, t->reuse_namespace, t->ids, n, e->turn, t->sequence);
+    note_prefixes(e);
+}
+
 static void start(struct engine *e, struct timeline *t, struct request *r)
 {
-    r->n_reused = reusable(t, r);
-    if (r->n_reused == 0)
-        timeline_empty(t);
+    e->turn++;
+    begin_with_prefix(e, t, r);
+    r->n_reused = t->n_ids;
     t->request = r;
     t->reuse_namespace = r->reuse_namespace;
-    t->used = ++e->turn;
+    t->used = e->turn;
     pthread_mutex_lock(&e->lock);
     ASSERT(e->stats.waiting > 0 && e->queue[0] == r && r->state == REQUEST_WAITING);
     e->stats.waiting--;
@@ -251,10 +312,13 @@ static void answer_fault(struct engine *e, struct timeline *t, const char *what)
 static bool apply_mask(struct engine *e, struct timeline *t)
 {
     const struct request *r = t->request;
-    if (r->mask.fn == NULL ||
-        !r->mask.fn(r->mask.user, t->ids + r->n_ids, t->n_ids - r->n_ids, e->allowed))
+    int32_t vocab_size = e->sampler.vocab_size;
+    if (r->mask.fn == NULL)
         return true;
-    return sampler_bar(t->logits, e->allowed, e->sampler.vocab_size);
+    memset(e->allowed, 0, (size_t)((vocab_size + 63) / 64) * sizeof *e->allowed);
+    if (!r->mask.fn(r->mask.user, t->ids + r->n_ids, t->n_ids - r->n_ids, e->allowed))
+        return true;
+    return sampler_bar(t->logits, e->allowed, vocab_size);
 }
 
 /* Samples the token behind the timeline's last one. */
@@ -299,6 +363,7 @@ static void advance(struct engine *e, struct timeline *t, int32_t n)
     t->n_ids += n;
     t->next_id = -1;
     ASSERT(sequence_length(t->sequence) == t->n_ids);
+    save_prefixes(e, t, t->n_ids - n);
     if (prefill)
         tell_prefill(t);
     if (t->n_ids >= r->n_ids)
@@ -377,6 +442,7 @@ static void engine_free(struct engine *e)
     free(e->requests);
     free(e->queue);
     free(e->allowed);
+    prefix_destroy(e->prefix);
     sampler_clear(&e->sampler);
     pthread_cond_destroy(&e->work);
     pthread_mutex_destroy(&e->lock);
@@ -413,7 +479,7 @@ static enum status engine_plan(struct engine *e, struct error *err)
         if (status != OK)
             return status;
     }
-    return OK;
+    return o->prefix_bytes == 0 ? OK : prefix_create(e->model, o->prefix_bytes, &e->prefix, err);
 }
 
 static enum status options_check(const struct engine_options *o, struct error *err)

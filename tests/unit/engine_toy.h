@@ -10,6 +10,7 @@
 
 #include "tests/unit/engine_client.h"
 
+#include "engine/model/snapshot.h"
 #include "engine/serve/sampler.h"
 #include "kernels/check.h"
 
@@ -20,6 +21,8 @@
 #define NAN_ID    63 /* feeding this token makes the toy's next logits NaN */
 #define STEPS_MAX 20000
 
+#define TOY_PIECE_BYTES 1000 /* of the prefix cache */
+
 /* ---- the toy network ------------------------------------------------------------------------ */
 
 struct model {
@@ -29,6 +32,12 @@ struct model {
 struct sequence {
     int32_t n, tokens_max, number;
     uint64_t hash;
+    uint64_t hashes[CONTEXT + 1]; /* behind so many tokens */
+};
+
+/* What the toy keeps of a prefix: a block is the hash behind it, so is a tail. */
+struct snapshots {
+    uint64_t blocks[64], tails[64];
 };
 
 struct step_entry {
@@ -44,6 +53,7 @@ static struct toy {
     int32_t fail_sequence; /* number of the sequence whose creation fails; -1: none */
     bool chunk_bug;        /* negative control: results depend on where a step ends */
     bool reset_bug;        /* negative control: a reset forgets to clear the state */
+    bool fail_snapshots;   /* their memory is refused */
     struct step_entry entries[STEPS_MAX];
 } toy = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -109,6 +119,62 @@ int32_t sequence_length(const struct sequence *s)
     return s->n;
 }
 
+uint64_t snapshot_block_bytes(const struct model *model)
+{
+    ASSERT(model->alive);
+    return TOY_PIECE_BYTES;
+}
+
+uint64_t snapshot_tail_bytes(const struct model *model)
+{
+    ASSERT(model->alive);
+    return TOY_PIECE_BYTES;
+}
+
+enum status snapshots_create(const struct model *model, int32_t n_blocks, int32_t n_tails,
+                             struct snapshots **out, struct error *err)
+{
+    ASSERT(model->alive && n_blocks <= 64 && n_tails <= 64);
+    if (toy.fail_snapshots)
+        return error_set(err, ERR_CAPACITY, "no memory for snapshots");
+    *out = calloc(1, sizeof **out);
+    return OK;
+}
+
+void snapshots_destroy(struct snapshots *p)
+{
+    free(p);
+}
+
+void snapshot_save_block(struct snapshots *p, int32_t slot, const struct sequence *s, int32_t block)
+{
+    int32_t end = (block + 1) * SNAPSHOT_TOKENS;
+    ASSERT(slot >= 0 && slot < 64 && block >= 0 && end <= s->n);
+    p->blocks[slot] = s->hashes[end];
+}
+
+void snapshot_save_tail(struct snapshots *p, int32_t slot, const struct sequence *s, int32_t length)
+{
+    ASSERT(slot >= 0 && slot < 64 && length % SNAPSHOT_TOKENS == 0 && length <= s->n);
+    ASSERT(s->n - length < STEP_TOKENS_MAX);
+    p->tails[slot] = s->hashes[length];
+}
+
+void snapshot_load_block(const struct snapshots *p, int32_t slot, struct sequence *s, int32_t block)
+{
+    int32_t end = (block + 1) * SNAPSHOT_TOKENS;
+    ASSERT(slot >= 0 && slot < 64 && block >= 0 && end <= s->tokens_max && s->n == 0);
+    s->hashes[end] = p->blocks[slot];
+}
+
+/* The blocks count too: the state is a mix of all of them. */
+void snapshot_load_tail(const struct snapshots *p, int32_t slot, struct sequence *s, int32_t length)
+{
+    ASSERT(slot >= 0 && slot < 64 && length <= s->tokens_max && s->n == 0);
+    s->hash = s->hashes[length] == p->tails[slot] ? p->tails[slot] : 0;
+    s->n = length;
+}
+
 void model_step(struct model *model, const struct segment *segments, int n_segments)
 {
     ASSERT(model->alive && n_segments > 0);
@@ -131,6 +197,7 @@ void model_step(struct model *model, const struct segment *segments, int n_segme
         for (int32_t t = 0; t < g->n; t++) {
             ASSERT(g->ids[t] >= 0 && g->ids[t] < VOCAB);
             s->hash = mix(s->hash ^ (uint64_t)(g->ids[t] + 1));
+            s->hashes[s->n + t + 1] = s->hash;
         }
         if (toy.chunk_bug)
             s->hash = mix(s->hash);
@@ -169,21 +236,29 @@ static inline void toy_release(void)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-static inline struct engine *engine_start(int32_t sessions, int32_t queue)
+/* With a prefix cache of so many blocks and as many tails; 0: none. */
+static inline struct engine *engine_start_cached(int32_t sessions, int32_t queue, int32_t pieces)
 {
     static struct model model;
     ASSERT(toy.sequences_alive == 0);
     model.alive = 1;
-    toy.held = toy.waiting = toy.chunk_bug = toy.reset_bug = false;
+    toy.held = toy.waiting = toy.chunk_bug = toy.reset_bug = toy.fail_snapshots = false;
     toy.steps = toy.n_entries = toy.n_sequences = toy.models_closed = 0;
     toy.fail_sequence = -1;
     client_started = 0;
     struct engine *engine = NULL;
     struct error err;
-    const struct engine_options options = {
-        .sessions_max = sessions, .context_max = CONTEXT, .queue_max = queue};
+    const struct engine_options options = {.sessions_max = sessions,
+                                           .context_max = CONTEXT,
+                                           .queue_max = queue,
+                                           .prefix_bytes = (uint64_t)pieces * 2 * TOY_PIECE_BYTES};
     assert_int_equal(engine_create(&model, &options, &engine, &err), OK);
     return engine;
+}
+
+static inline struct engine *engine_start(int32_t sessions, int32_t queue)
+{
+    return engine_start_cached(sessions, queue, 0);
 }
 
 static inline void engine_end(struct engine *engine)

@@ -1,0 +1,190 @@
+/*
+ * The pool of pieces.  Which rows of a sequence make up a piece is said once, in block_rows and
+ * tail_rows; saving, loading and measuring walk the same rows.
+ */
+#include "engine/model/snapshot.h"
+
+#include "engine/model/network.h"
+#include "kernels/check.h"
+
+#include <stdlib.h>
+
+_Static_assert(SNAPSHOT_TOKENS % RATIO_CSA == 0 && SNAPSHOT_TOKENS % RATIO_HCA == 0,
+               "no block is open where a prefix ends");
+_Static_assert(SNAPSHOT_TOKENS >= SLIDING_WINDOW, "the window of the first prefix is full");
+
+struct snapshots {
+    const struct model *model; /* borrows */
+    int32_t n_blocks, n_tails;
+    size_t block_bytes, tail_bytes;
+    char *blocks, *tails; /* own (device) */
+};
+
+/* Some rows of one array of a sequence. */
+struct rows {
+    float *base;
+    int32_t slots; /* of the ring; INT32_MAX: no ring */
+    int32_t first, n;
+    int32_t stride, width; /* floats from row to row, and of a row those that count */
+};
+
+enum way { MEASURE, SAVE, LOAD };
+
+/* A walk over the rows of a piece. */
+struct walk {
+    enum way way;
+    struct backend *backend;
+    char *piece; /* device */
+    size_t used;
+};
+
+static void walk_rows(struct walk *walk, const struct rows *r)
+{
+    size_t bytes = (size_t)r->width * sizeof(float);
+    for (int32_t i = 0; i < r->n; i++, walk->used += bytes) {
+        if (walk->way == MEASURE)
+            continue;
+        float *row = r->base + (int64_t)((r->first + i) % r->slots) * r->stride;
+        char *kept = walk->piece + walk->used;
+        const struct backend_ops *ops = walk->backend->ops;
+        if (walk->way == SAVE)
+            ops->copy(walk->backend, kept, row, bytes);
+        else
+            ops->copy(walk->backend, row, kept, bytes);
+    }
+}
+
+static void block_rows(struct walk *walk, const struct model_config *c,
+                       const struct sequence *sequence, int32_t block)
+{
+    for (int32_t layer = 0; layer < c->num_hidden_layers; layer++) {
+        int32_t ratio = c->compress_ratios[layer];
+        if (ratio == 0)
+            continue;
+        const struct block_state *s = &sequence->blocks[layer];
+        int32_t n = SNAPSHOT_TOKENS / ratio;
+        walk_rows(walk, &(struct rows){s->compressed, INT32_MAX, block * n, n, HEAD_DIM, HEAD_DIM});
+        if (ratio == RATIO_CSA)
+            walk_rows(walk, &(struct rows){s->index_keys, INT32_MAX, block * n, n, INDEX_HEAD_DIM,
+                                           INDEX_HEAD_DIM});
+    }
+}
+
+static void tail_rows(struct walk *walk, const struct model_config *c,
+                      const struct sequence *sequence, int32_t length)
+{
+    int32_t window = SLIDING_WINDOW - 1, open = length - RATIO_CSA;
+    for (int32_t layer = 0; layer < c->num_hidden_layers; layer++) {
+        const struct block_state *s = &sequence->blocks[layer];
+        walk_rows(walk, &(struct rows){s->window, WINDOW_SLOTS, length - window, window, HEAD_DIM,
+                                       HEAD_DIM});
+        if (c->compress_ratios[layer] != RATIO_CSA)
+            continue;
+        float *const mains[] = {s->kappa, s->gamma};
+        float *const indexes[] = {s->index_kappa, s->index_gamma};
+        for (int i = 0; i < 2; i++) {
+            walk_rows(walk,
+                      &(struct rows){mains[i], CSA_SLOTS, open, RATIO_CSA, 2 * HEAD_DIM, HEAD_DIM});
+            walk_rows(walk, &(struct rows){indexes[i], CSA_SLOTS, open, RATIO_CSA,
+                                           2 * INDEX_HEAD_DIM, INDEX_HEAD_DIM});
+        }
+    }
+}
+
+uint64_t snapshot_block_bytes(const struct model *model)
+{
+    struct walk walk = {.way = MEASURE};
+    block_rows(&walk, model->config, &(struct sequence){.model = model}, 0);
+    return walk.used;
+}
+
+uint64_t snapshot_tail_bytes(const struct model *model)
+{
+    struct walk walk = {.way = MEASURE};
+    tail_rows(&walk, model->config, &(struct sequence){.model = model}, SNAPSHOT_TOKENS);
+    return walk.used;
+}
+
+enum status snapshots_create(const struct model *model, int32_t n_blocks, int32_t n_tails,
+                             struct snapshots **out, struct error *err)
+{
+    ASSERT(n_blocks > 0 && n_tails > 0);
+    struct snapshots *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return error_set(err, ERR_CAPACITY, "snapshots: out of memory");
+    struct backend *b = model->backend;
+    p->model = model;
+    p->n_blocks = n_blocks;
+    p->n_tails = n_tails;
+    p->block_bytes = snapshot_block_bytes(model);
+    p->tail_bytes = snapshot_tail_bytes(model);
+    p->blocks = b->ops->reserve(b, (size_t)n_blocks * p->block_bytes);
+    p->tails = b->ops->reserve(b, (size_t)n_tails * p->tail_bytes);
+    if (p->blocks == NULL || p->tails == NULL) {
+        snapshots_destroy(p);
+        return error_set(err, ERR_CAPACITY, "snapshots: no memory for %d blocks and %d tails",
+                         (int)n_blocks, (int)n_tails);
+    }
+    *out = p;
+    return OK;
+}
+
+void snapshots_destroy(struct snapshots *p)
+{
+    if (p == NULL)
+        return;
+    struct backend *b = p->model->backend;
+    b->ops->release(b, p->blocks, (size_t)p->n_blocks * p->block_bytes);
+    b->ops->release(b, p->tails, (size_t)p->n_tails * p->tail_bytes);
+    free(p);
+}
+
+static struct walk walk_block(const struct snapshots *p, int32_t slot, enum way way)
+{
+    ASSERT(slot >= 0 && slot < p->n_blocks);
+    return (struct walk){way, p->model->backend, p->blocks + (size_t)slot * p->block_bytes, 0};
+}
+
+static struct walk walk_tail(const struct snapshots *p, int32_t slot, enum way way)
+{
+    ASSERT(slot >= 0 && slot < p->n_tails);
+    return (struct walk){way, p->model->backend, p->tails + (size_t)slot * p->tail_bytes, 0};
+}
+
+void snapshot_save_block(struct snapshots *p, int32_t slot, const struct sequence *sequence,
+                         int32_t block)
+{
+    ASSERT(block >= 0 && (int64_t)(block + 1) * SNAPSHOT_TOKENS <= sequence->length);
+    struct walk walk = walk_block(p, slot, SAVE);
+    block_rows(&walk, p->model->config, sequence, block);
+    ASSERT(walk.used == p->block_bytes);
+}
+
+void snapshot_save_tail(struct snapshots *p, int32_t slot, const struct sequence *sequence,
+                        int32_t length)
+{
+    ASSERT(length > 0 && length % SNAPSHOT_TOKENS == 0 && length <= sequence->length);
+    ASSERT(sequence->length - length < STEP_TOKENS_MAX);
+    struct walk walk = walk_tail(p, slot, SAVE);
+    tail_rows(&walk, p->model->config, sequence, length);
+    ASSERT(walk.used == p->tail_bytes);
+}
+
+void snapshot_load_block(const struct snapshots *p, int32_t slot, struct sequence *sequence,
+                         int32_t block)
+{
+    ASSERT(sequence->length == 0);
+    ASSERT(block >= 0 && (int64_t)(block + 1) * SNAPSHOT_TOKENS <= sequence->tokens_max);
+    struct walk walk = walk_block(p, slot, LOAD);
+    block_rows(&walk, p->model->config, sequence, block);
+}
+
+void snapshot_load_tail(const struct snapshots *p, int32_t slot, struct sequence *sequence,
+                        int32_t length)
+{
+    ASSERT(sequence->length == 0 && sequence->draft_length == 0);
+    ASSERT(length > 0 && length % SNAPSHOT_TOKENS == 0 && length <= sequence->tokens_max);
+    struct walk walk = walk_tail(p, slot, LOAD);
+    tail_rows(&walk, p->model->config, sequence, length);
+    sequence->length = length;
+}

@@ -1,0 +1,46 @@
+/*
+ * A fixed pool of what has to be kept of a prefix so that a timeline can be continued from it, bit
+ * for bit (model.md 2.9).  Prefixes end at multiples of SNAPSHOT_TOKENS, where the coarser
+ * compressor is empty and the finer one has no open block.  Two kinds of pieces:
+ *
+ *   block  the compressed entries and index keys of SNAPSHOT_TOKENS tokens.  They are final when
+ *          the block is: every prefix that runs through these tokens can share one copy.
+ *   tail   what the tokens behind the prefix read of its end: the window, and the compressor rows
+ *          of the last finer block (their first halves, as the next block reads no more).
+ *
+ * Pieces are copied into a timeline, never lent to one: nothing that runs can write to the pool.
+ * Knows no tokens and does not know which piece belongs to what: prefix.c does.
+ */
+#ifndef V4BOX_ENGINE_MODEL_SNAPSHOT_H
+#define V4BOX_ENGINE_MODEL_SNAPSHOT_H
+
+#include "engine/model/model.h"
+
+#define SNAPSHOT_TOKENS RATIO_HCA
+
+struct snapshots;
+
+/** Bytes of one piece for this model. */
+uint64_t snapshot_block_bytes(const struct model *model);
+uint64_t snapshot_tail_bytes(const struct model *model);
+
+/** A pool with room for so many pieces of each kind, all reserved now.
+ *  @own snapshots_destroy, before the model is closed  @err ERR_CAPACITY */
+enum status MUST_CHECK snapshots_create(const struct model *model, int32_t n_blocks,
+                                        int32_t n_tails, struct snapshots **out, struct error *err);
+void snapshots_destroy(struct snapshots *snapshots);
+
+/** Keeps tokens block * SNAPSHOT_TOKENS .. of a sequence, which must be at least that long. */
+void snapshot_save_block(struct snapshots *snapshots, int32_t slot, const struct sequence *sequence,
+                         int32_t block);
+/** Keeps the end of the prefix of `length` tokens.  The sequence may be longer by less than a step
+ *  (ASSERTed: its rings hold no more). */
+void snapshot_save_tail(struct snapshots *snapshots, int32_t slot, const struct sequence *sequence,
+                        int32_t length);
+/** Puts pieces into a sequence that was reset; the tail comes last and sets the length. */
+void snapshot_load_block(const struct snapshots *snapshots, int32_t slot, struct sequence *sequence,
+                         int32_t block);
+void snapshot_load_tail(const struct snapshots *snapshots, int32_t slot, struct sequence *sequence,
+                        int32_t length);
+
+#endif
