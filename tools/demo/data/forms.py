@@ -153,7 +153,7 @@ def open_question(r, question):
 def open_statement(r, text):
     """The statement behind an opener or noise, with a tail."""
     k = r.random()
-    if k < .08:
+    if k < .08 and text.startswith(("the ", "my ", "our ", "there ")):    # before a value noise would belong to it
         text = " ".join([*noise(r, 4), text])
     opener = r.choice(STATEMENT_OPENERS)
     end = "." if r.random() < .93 else r.choice(("", "!"))
@@ -176,7 +176,7 @@ def frame(r, attribute, subject, value):
                      "the {a} in the case of {s}", "as {a} of {s}", "{a}, {s}:")).format(a=attribute, s=subject)
     if r.random() < .35:
         link = r.choice(("is", "was", "becomes", "will be", "serves for", "stands for", "belongs to", "is used for", "acts as", "counts as", "is given as",
-                         "goes into", "is noted as", "is taken for", "has become", "works for", invented(r)))
-        return " ".join([*noise(r, 3), value, link, what.rstrip(":")]) + r.choice(ENDS)
-    link = "" if what.endswith(":") else r.choice(LINKS) if r.random() < .85 else invented(r)
+                         "goes into", "is noted as", "is taken for", "has become", "works for"))
+        return " ".join((value, link, what.rstrip(":"))) + r.choice(ENDS)     # noise before it would belong to the value
+    link = "" if what.endswith(":") else r.choice(LINKS)
     return " ".join(x for x in (*noise(r, 3), what, link, value) if x) + r.choice(ENDS)
