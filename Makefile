@@ -50,7 +50,7 @@ HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
 PROGRAMS := build/engine build/console build/init build/synth
 
-.PHONY: all help image run stop serve test unit run-unit bench-tokenizer bench-model tidy clean setup FORCE
+.PHONY: all help image run run-disk stop serve test unit run-unit bench-tokenizer bench-model tidy clean setup FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -120,14 +120,25 @@ $(MUSL_PREFIX)/packages: config/packages.txt $(wildcard tools/deps/*.sh) | setup
 ROOTFS_SRC := $(shell find rootfs -type f) config/modules.list config/packages.txt config/busybox.config \
               config/dropbear.h tools/image.sh tools/modules.sh $(wildcard tools/deps/*.sh)
 
-image: build/v4box-initramfs.cpio.zst ## assemble kernel, initramfs and bill of materials
+image: build/v4box.img ## assemble kernel, initramfs, bill of materials and the disk
 
-# Makes all three files; the other two are never older.
+# Makes all four files; the others are never older.
 build/v4box-initramfs.cpio.zst: build/engine build/console build/init $(ROOTFS_SRC) | setup
 	@tools/image.sh $(CACHE) build
 
-run: image ## boot the image in QEMU with the demo model; prints URL, key and a curl line
+build/v4box.efi: build/v4box-initramfs.cpio.zst config/cmdline.txt config/version.h tools/uki.sh
+	@tools/uki.sh $(CACHE) build
+
+build/v4box.img: build/v4box.efi config/disk.txt tools/disk.sh
+	@tools/disk.sh build
+
+run: build/v4box-initramfs.cpio.zst ## boot the image in QEMU with the demo model; prints URL, key and a curl line
 	@tools/run.sh run
+
+run-disk: image ## boot build/run/disk.img, made from build/v4box.img once, by its firmware
+	@mkdir -p build/run
+	@[ -e build/run/disk.img ] || cp --sparse=always build/v4box.img build/run/disk.img
+	@tools/run.sh run --disk build/run/disk.img
 
 stop: ## end the box that `make run` started
 	@tools/run.sh stop
@@ -154,6 +165,9 @@ bench-model: build/bench-model ## tokens a second of the network, for each instr
 
 check-image: all build/host/engine ## test the image as a file
 	@tests/image/test_image.sh $(CACHE)
+
+check-disk: all ## test the disk as a file
+	@tests/image/test_disk.sh $(CACHE)
 
 tidy: | setup ## check format and file lengths of all C
 	@tools/tidy.sh $(FORMAT_SRC)

@@ -2,7 +2,8 @@
 # Assembles the image from rootfs/manifest:  image.sh CACHE OUT_DIR [MANIFEST]
 #
 #   OUT_DIR/v4box-vmlinuz              Debian's kernel, as it is
-#   OUT_DIR/v4box-initramfs.cpio.zst   the whole system
+#   OUT_DIR/v4box-initramfs.cpio.zst   the whole system, models included: boots without any disk
+#   OUT_DIR/v4box-base.cpio.zst        the same without models, for the disk, which brings its own
 #   OUT_DIR/v4box-bom.txt              bill of materials: packages, then every file of the system
 #
 # The same inputs give the same bytes: names sorted, one time stamp, root's ids, no inode numbers.
@@ -18,6 +19,8 @@ MANIFEST=${3:-$ROOT/rootfs/manifest}
 FILE_TIME=@1767225600
 # The model is dense already (24.3 MB become 20.1 at level 3 in 0.8 s, 19.9 at 19 in 100 times that).
 ZSTD_LEVEL=3
+# Without the model the best level takes 2 s, and an update must travel.
+ZSTD_LEVEL_BASE=19
 # Names under which somebody would get an interpreter.
 SHELLS='^(sh|ash|bash|dash|hush|zsh|ksh|busybox|lua|perl|python.*|awk|ed|vi)$'
 
@@ -92,14 +95,19 @@ inspect_stage() {
     done
 }
 
-pack() {
+pack() { # FILE LEVEL [PATTERN left out]
+    (cd "$stage" && find . -mindepth 1 -not -path "${3:-.}" | LC_ALL=C sort |
+        cpio --quiet --reproducible -o -H newc -R 0:0) | zstd -q -T1 "-$2" -c >"$OUT/$1.part"
+    mv "$OUT/$1.part" "$OUT/$1"
+}
+
+pack_all() {
     # Folders that install made on the way have the caller's umask.
     find "$stage" -type d -exec chmod 0755 {} +
     find "$stage" -exec touch -hd "$FILE_TIME" {} +
-    (cd "$stage" && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet --reproducible -o -H newc -R 0:0) |
-        zstd -q -T1 -$ZSTD_LEVEL -c >"$OUT/v4box-initramfs.cpio.zst.part"
-    mv "$OUT/v4box-initramfs.cpio.zst.part" "$OUT/v4box-initramfs.cpio.zst"
     install -m 0644 "$kernel/vmlinuz" "$OUT/v4box-vmlinuz"
+    pack v4box-base.cpio.zst $ZSTD_LEVEL_BASE './models/*'
+    pack v4box-initramfs.cpio.zst $ZSTD_LEVEL
 }
 
 # One line a package, from its pin.
@@ -114,6 +122,7 @@ bom() {
     local name
     echo "# package, version, SHA-256 (of the .dsc or .deb; of libc.a for musl), licence"
     bom_package "$(basename "$kernel" | sed 's/-[0-9a-f]*$//')"
+    bom_package systemd-boot-efi
     for name in $(sort -u "$packages"); do
         bom_package "$name"
     done
@@ -137,7 +146,7 @@ report() {
     for part in bin/engine bin/console init bin/udhcpc bin/dropbear lib/modules models; do
         printf '  %-14s %9d bytes\n' "/$part" "$(du -sb "$stage/$part" | cut -f1)"
     done
-    for part in v4box-vmlinuz v4box-initramfs.cpio.zst; do
+    for part in v4box-vmlinuz v4box-base.cpio.zst v4box-initramfs.cpio.zst; do
         printf '  %-24s %9d bytes\n' "$part" "$(stat -c %s "$OUT/$part")"
     done
 }
@@ -145,6 +154,6 @@ report() {
 kernel=$("$ROOT/tools/deps/kernel.sh" "$CACHE")
 fill_stage
 inspect_stage
-pack
+pack_all
 bom >"$OUT/v4box-bom.txt"
 report

@@ -2,6 +2,7 @@
 # Boots the image in QEMU, ends it, or serves the same engine on this machine.
 #
 #   tools/run.sh run   [--dir DIR] [--serial SOCKET] [--bare] [--append WORDS] [--overlay FILE.cpio]
+#                      [--disk FILE] [--data FILE]
 #   tools/run.sh stop  [--dir DIR]
 #   tools/run.sh serve [--dir DIR] [--port PORT]
 #
@@ -9,11 +10,14 @@
 # was given: url, ssh_port, qemu.pid.  The boot tests use the same script, so they boot what people
 # boot: --serial gives them the serial line as a socket, and QEMU's monitor beside it, --bare leaves out all site data (a box on
 # metal), --append adds kernel command line words, --overlay a second archive over the image.
+# --disk starts from a copy of build/v4box.img as metal does, by its firmware; --data gives such a disk
+# to a kernel started directly, which is there sooner.
 set -eu
 cd "$(dirname "$0")/.."
 
-DIR=build/run SERIAL='' BARE=no APPEND='' OVERLAY='' PORT=8080
+DIR=build/run SERIAL='' BARE=no APPEND='' OVERLAY='' PORT=8080 DISK='' DATA=''
 KERNEL=build/v4box-vmlinuz INITRD=build/v4box-initramfs.cpio.zst MODEL=rootfs/models/demo
+FIRMWARE=/usr/share/OVMF/OVMF_CODE_4M.fd FIRMWARE_VARIABLES=/usr/share/OVMF/OVMF_VARS_4M.fd
 MEMORY_MIB=1024     # the image unpacked is 60 MiB, the engine less than 200
 PROBE_SECONDS=10    # a kernel under working KVM panics for want of a root within 2
 HEALTHY_SECONDS=300 # the slowest boot seen under TCG, on a loaded machine, took 60
@@ -29,7 +33,7 @@ action=${1:-}
 while [ $# -gt 0 ]; do
     case $1 in
     --bare) BARE=yes && shift && continue ;;
-    --dir | --serial | --append | --overlay | --port) [ $# -gt 1 ] || die "$1 needs a value" ;;
+    --dir | --serial | --append | --overlay | --port | --disk | --data) [ $# -gt 1 ] || die "$1 needs a value" ;;
     *) die "unknown argument '$1'" ;;
     esac
     case $1 in
@@ -38,6 +42,8 @@ while [ $# -gt 0 ]; do
     --append) APPEND=$2 ;;
     --overlay) OVERLAY=$2 ;;
     --port) PORT=$2 ;;
+    --disk) DISK=$2 ;;
+    --data) DATA=$2 ;;
     esac
     shift 2
 done
@@ -124,10 +130,11 @@ running_pid() {
 
 run() {
     developer_keys
+    [ -z "$DISK" ] || [ -z "$DATA" ] || die "--disk and --data exclude each other"
     running_pid qemu qemu-system >/dev/null && die "a box runs already in $DIR; make stop ends it"
     local accel=(-accel "tcg,thread=multi" -cpu max) isa=baseline
     kvm_works && accel=(-accel kvm -cpu host) isa=auto
-    local http ssh serial=(-serial mon:stdio) site=() initrd=$INITRD
+    local http ssh serial=(-serial mon:stdio) site=() boot=() drive=() initrd=$INITRD
     http=$(free_port 8080)
     ssh=$(free_port 2222)
     echo "http://127.0.0.1:$http" >"$DIR/url"
@@ -144,13 +151,24 @@ run() {
         truncate -s %4 "$initrd"
         cat "$OVERLAY" >>"$initrd"
     fi
+    boot=(-kernel $KERNEL -initrd "$initrd"
+        -append "console=ttyS0 quiet loglevel=4 panic=10 net.ifnames=0 v4box.isa=$isa ${DATA:+v4box.storage=disk} $APPEND")
+    if [ -n "$DISK" ]; then
+        # The command line is in the file that boots, so under TCG the processor itself must be one
+        # without AVX2.
+        [ "$isa" = auto ] || accel=(-accel "tcg,thread=multi" -cpu Nehalem)
+        [ -e "$DIR/firmware" ] || cp $FIRMWARE_VARIABLES "$DIR/firmware"
+        boot=(-drive "if=pflash,unit=0,format=raw,readonly=on,file=$FIRMWARE"
+            -drive "if=pflash,unit=1,format=raw,file=$DIR/firmware")
+    fi
+    [ -z "$DISK$DATA" ] || drive=(-drive "if=none,id=disk,format=raw,file=$DISK$DATA"
+        -device virtio-blk-pci,drive=disk,bootindex=0)
     # restrict=on: the guest reaches nobody; the two forwards listen on loopback only.
     qemu-system-x86_64 -machine q35 "${accel[@]}" -smp 2 -m $MEMORY_MIB -display none -no-reboot \
         -pidfile "$DIR/qemu.pid" "${serial[@]}" "${site[@]}" \
         -netdev "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:$http-:8080,hostfwd=tcp:127.0.0.1:$ssh-:22" \
         -device virtio-net-pci,netdev=net -device virtio-rng-pci \
-        -kernel $KERNEL -initrd "$initrd" \
-        -append "console=ttyS0 quiet loglevel=4 panic=10 net.ifnames=0 v4box.isa=$isa $APPEND" <&0 &
+        "${drive[@]}" "${boot[@]}" <&0 &
     local qemu=$! code=0
     trap 'stop' INT TERM
     [ "$BARE" = yes ] || announce "http://127.0.0.1:$http" $qemu &

@@ -1,0 +1,47 @@
+#!/bin/bash
+# Makes the one file that the firmware starts:  uki.sh CACHE OUT_DIR
+#
+#   OUT_DIR/v4box.efi   EFI stub + command line + initramfs without models + kernel
+#
+# from OUT_DIR/v4box-vmlinuz and OUT_DIR/v4box-base.cpio.zst.  The same inputs give the same bytes.
+set -euo pipefail
+ROOT=$(cd "$(dirname "$0")/.." && pwd)
+CACHE=$1 OUT=$2
+. "$ROOT/tools/deps/lib.sh"
+# A page: the stub maps nothing itself, but the firmware may protect sections by pages.
+ALIGN=4096
+# Three must fit into the ESP with room to spare, and an update travels over slow lines.
+SIZE_MAX=16777216
+
+version=$(sed -n 's/^#define V4BOX_VERSION "\(.*\)"/\1/p' "$ROOT/config/version.h")
+stub=$("$ROOT/tools/deps/stub.sh" "$CACHE")/linuxx64.efi.stub
+dir=$OUT/uki
+rm -rf "$dir"
+mkdir -p "$dir"
+printf 'ID=v4box\nVERSION_ID=%s\nPRETTY_NAME="v4box %s"\n' "$version" "$version" >"$dir/osrel"
+sed 's/#.*//' "$ROOT/config/cmdline.txt" | xargs | tr -d '\n' >"$dir/cmdline"
+cp "$OUT/v4box-base.cpio.zst" "$dir/initrd"
+cp "$OUT/v4box-vmlinuz" "$dir/linux"
+
+# Behind the last section of the stub, one after the other.
+address=0
+while read -r size start; do
+    end=$((0x$start + 0x$size))
+    [ $end -le $address ] || address=$end
+done < <(objdump -h "$stub" | awk '$1 ~ /^[0-9]+$/ { print $3, $4 }')
+[ $address -gt 0 ] || die "$stub: no sections"
+arguments=()
+for section in osrel cmdline initrd linux; do
+    address=$(((address + ALIGN - 1) / ALIGN * ALIGN))
+    arguments+=(--add-section ".$section=$dir/$section"
+        --change-section-vma ".$section=$(printf 0x%x "$address")")
+    address=$((address + $(stat -c %s "$dir/$section")))
+done
+# The time in the header stays the stub's.
+objcopy --preserve-dates "${arguments[@]}" "$stub" "$dir/v4box.efi"
+size=$(stat -c %s "$dir/v4box.efi")
+[ "$size" -le $SIZE_MAX ] || die "v4box.efi has $size bytes, the limit is $SIZE_MAX"
+touch "$dir/v4box.efi" # and the file's, which make reads, is that of the build
+mv "$dir/v4box.efi" "$OUT/v4box.efi"
+rm -rf "$dir"
+printf '  %-24s %9d bytes\n' v4box.efi "$size"
