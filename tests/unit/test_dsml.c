@@ -554,6 +554,79 @@ static void test_random_answers(void **state)
     assert_true(ended > 1000 && cut > 300 && malformed > 300);
 }
 
+static void random_json(struct buf *out)
+{
+    static const char *const SCALARS[] = {"1",   "-2.50", "true",           "null",
+                                          "1e3", "\"\"",  "\"a \\\"b\\\"\""};
+    uint32_t what = below(8), n = below(3);
+    struct buf text = {0};
+    if (what < 3) {
+        buf_puts(out, PICK(SCALARS));
+    } else if (what < 5) {
+        random_value(&text);
+        json_dump_string(out, text.len == 0 ? "" : text.data, text.len);
+    } else {
+        bool object = what == 5;
+        buf_puts(out, object ? "{" : "[");
+        for (uint32_t i = 0; i < n; i++) {
+            buf_puts(out, i == 0 ? "" : ", ");
+            if (object)
+                buf_printf(out, "\"k%u\": ", i);
+            buf_puts(out, SCALARS[below(5)]);
+        }
+        buf_puts(out, object ? "}" : "]");
+    }
+    buf_free(&text);
+}
+
+/* What the renderer writes for a history, the reader reads: arguments come back as they were. */
+static void test_round_trip(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 1000; round++) {
+        struct buf json = {0}, spoken = {0}, reasoning = {0}, content = {0}, heard = {0};
+        struct json_object *arguments, *messages;
+        struct ids ids = {0};
+        buf_puts(&json, "{");
+        for (uint32_t i = 0, n = below(4); i < n; i++) {
+            buf_printf(&json, "%s\"p%u\": ", i == 0 ? "" : ", ", i);
+            random_json(&json);
+        }
+        buf_puts(&json, "}");
+        assert_int_equal(json_parse(json.data, json.len, &arguments, NULL, NULL), OK);
+        buf_puts(&spoken, "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\","
+                          "\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":");
+        json_dump_string(&spoken, json.data, json.len);
+        buf_puts(&spoken, "}}]}]");
+        assert_int_equal(json_parse(spoken.data, spoken.len, &messages, NULL, NULL), OK);
+        struct chat_request request = {.messages = messages};
+        assert_int_equal(chat_render(tokenizer, &tokens, &request, &ids, NULL, NULL), OK);
+
+        struct answer_options options = {.tokenizer = tokenizer, .tokens = &tokens, .tools = tools};
+        struct answer *answer;
+        int32_t n;
+        size_t from = 0;
+        while (ids.data[from++] != tokens.think_close)
+            ;
+        assert_int_equal(answer_create(&options, &answer, NULL), OK);
+        for (size_t i = from; i + 1 < ids.len; i++)
+            assert_false(answer_push(answer, ids.data[i], &reasoning, &content));
+        answer_finish(answer, &reasoning, &content);
+        const struct dsml_call *calls = answer_calls(answer, &n);
+        assert_int_equal(n, 1);
+        assert_int_equal(reasoning.len + content.len, 0);
+        json_dump_normal(&heard, arguments);
+        assert_buf(&calls[0].arguments, heard.data, heard.len);
+        answer_destroy(answer);
+        json_object_put(arguments);
+        json_object_put(messages);
+        ids_free(&ids);
+        buf_free(&json);
+        buf_free(&spoken);
+        buf_free(&heard);
+    }
+}
+
 /* Any tokens in any order: no abort, no added token's text, calls only as whole JSON. */
 static void test_random_tokens(void **state)
 {
@@ -715,8 +788,8 @@ int main(void)
         cmocka_unit_test(test_good_blocks),    cmocka_unit_test(test_several_calls),
         cmocka_unit_test(test_bad_blocks),     cmocka_unit_test(test_half_calls),
         cmocka_unit_test(test_limits),         cmocka_unit_test(test_random_blocks),
-        cmocka_unit_test(test_random_answers), cmocka_unit_test(test_random_tokens),
-        cmocka_unit_test(test_answer_rules),
+        cmocka_unit_test(test_random_answers), cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_random_tokens),  cmocka_unit_test(test_answer_rules),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
