@@ -50,7 +50,7 @@ HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
 PROGRAMS := build/engine build/console build/init build/synth
 
-.PHONY: all help image run run-disk stop serve test unit run-unit bench-tokenizer bench-model tidy clean setup FORCE
+.PHONY: all help image run run-disk stop serve test unit run-unit soak-serve bench-tokenizer bench-model tidy clean setup FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -92,6 +92,7 @@ build/synth: build/musl/tools/synth.o $(MUSL_LIB) ; $(LINK_MUSL)
 # Does not ship, but must be built as what ships.
 build/bench-tokenizer: build/musl/tools/bench_tokenizer.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/bench-model: build/musl/tools/bench_model.o $(MUSL_LIB) ; $(LINK_MUSL)
+build/schedules: build/musl/tests/serve/schedules.o $(MUSL_LIB) ; $(LINK_MUSL)
 
 # ---- the same with sanitizers, for tests --------------------------------------------------------
 LINK_HOST = $(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -o $@
@@ -99,6 +100,7 @@ LINK_HOST = $(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -o $@
 build/host/engine: build/host/obj/engine/main.o $(HOST_LIB) ; $(LINK_HOST)
 build/host/console: build/host/obj/init/console.o $(HOST_BOX) ; $(LINK_HOST)
 build/host/synth: build/host/obj/tools/synth.o $(HOST_LIB) ; $(LINK_HOST)
+build/host/schedules: build/host/obj/tests/serve/schedules.o $(HOST_LIB) ; $(LINK_HOST)
 
 build/host/unit/test_init_%: build/host/obj/tests/unit/test_init_%.o $(HOST_BOX)
 	@mkdir -p $(@D)
@@ -153,8 +155,13 @@ run-unit: unit ## build and run the unit tests alone
 	@tests/run.sh unit
 
 # SUITES="name name" runs only these.
-test: all unit build/host/engine build/host/console build/host/synth ## run every suite of tests/suites
+test: all unit build/host/engine build/host/console build/host/synth build/schedules build/host/schedules ## run every suite of tests/suites
 	@tests/run.sh $(SUITES)
+
+# Requests through each of three networks; about ten minutes on one core.
+SOAK_REQUESTS ?= 2000
+soak-serve: build/schedules build/synth ## random schedules through the serving core, bit for bit
+	@tests/serve/run.sh $(SOAK_REQUESTS)
 
 bench-tokenizer: build/bench-tokenizer ## tokens a second on C sources, beside the Rust tokenizer of npm
 	@tests/text/prepare.sh

@@ -1,0 +1,27 @@
+#!/bin/bash
+# Random schedules through the serving core, each compared bit for bit with a cold timeline alone:
+#   tests/serve/run.sh [SOAK]     SOAK: so many requests through each network instead
+# The seed of a run is printed; the same seed is the same run.  Prints TAP.
+set -eu
+cd "$(dirname "$0")/../.."
+SOAK=${1:-}
+NANO=build/serve/nano
+DEMO=rootfs/models/demo
+
+if [ ! -e $NANO/config.json ]; then
+    mkdir -p build/serve
+    build/synth tests/data/golden/nano.json $NANO --seed 1 >build/serve/synth.log
+fi
+status=0
+if [ -n "$SOAK" ]; then
+    seed=$RANDOM
+    build/schedules $NANO official $seed "$SOAK" || status=1
+    build/schedules $NANO exact $seed "$SOAK" || status=1
+    build/schedules $DEMO official $seed "$SOAK" || status=1
+    exit $status
+fi
+build/schedules $NANO official 1 150 || status=1
+build/schedules $NANO exact 2 60 || status=1
+build/schedules $DEMO official 3 60 || status=1
+build/host/schedules $NANO official 4 40 || status=1 # with sanitizers
+exit $status

@@ -1,0 +1,436 @@
+/*
+ * The serving core over a real network, on random schedules:  schedules MODEL NUMERICS SEED COUNT
+ *
+ * Requests of several keys arrive, share steps, branch, continue, repeat and are cancelled, with a
+ * prefix cache that is always too small.  The engine runs on this thread, turn by turn, so a seed
+ * says everything.  Every row of logits that the network gave on the way is compared, bit for bit,
+ * with one cold timeline that was fed the same tokens alone in steps of another size; every token
+ * of an answer is what the sampler makes of the cold row.  Prints TAP.
+ */
+#include "config/limits.h"
+#include "engine/model/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The engine with its insides open, and every step of the network observed. */
+static void spied_step(struct model *model, const struct segment *segments, int n_segments);
+#define model_step spied_step
+#include "engine/serve/engine.c"
+#undef model_step
+
+#define CONTEXT      640
+#define ANSWER_MAX   24
+#define SESSIONS     3
+#define IN_FLIGHT    5 /* more than sessions: some wait */
+#define TAILS        8 /* of the prefix cache */
+#define RESTART      150
+#define NAMES        3 /* 0 is nobody's */
+#define KINDS        5
+#define COUNT_MAX    100000
+#define WRONG_BYTES  (ERROR_TEXT_BYTES + 128)
+#define ENGINE_QUEUE 8
+
+/* One request, what it asked and what became of it. */
+struct job {
+    uint64_t name, number;
+    int32_t ids[CONTEXT]; /* the prompt, then the answer */
+    int32_t n_prompt, n_answer, reused, kind;
+    struct sampling sampling;
+    bool started, over;
+    enum end_reason reason;
+    uint64_t hash[CONTEXT]; /* of the logits behind this position */
+    int32_t fed[CONTEXT];   /* the token that was fed there; -1: none */
+    int32_t step[CONTEXT];  /* position of the first token of its step */
+};
+
+static struct {
+    struct model *cold_model;
+    struct sequence *cold;
+    struct engine *engine;
+    struct sampler sampler;
+    struct job *jobs; /* owns; [count], as they were submitted */
+    int32_t n_jobs;
+    float *rows; /* owns; [STEP_TOKENS_MAX, vocab] */
+    uint64_t random;
+    char wrong[WRONG_BYTES]; /* the first difference */
+    int64_t compared, reused, cached, cancelled, evicted, restarts, kinds[KINDS];
+} test;
+
+static void wrong(const struct job *job, const char *what, int32_t at)
+{
+    if (test.wrong[0] == '\0')
+        snprintf(test.wrong, sizeof test.wrong, "request %d (kind %d, %d prompt, %d reused): %s %d",
+                 (int)(job - test.jobs), job->kind, job->n_prompt, job->reused, what, at);
+}
+
+static uint32_t roll(uint32_t n)
+{
+    test.random = test.random * 6364136223846793005u + 1442695040888963407u; /* Knuth, MMIX */
+    return (uint32_t)((test.random >> 33) % n);
+}
+
+static int32_t vocab(void)
+{
+    return model_config(test.cold_model)->vocab_size;
+}
+
+/* FNV-1a over the bits of a row. */
+static uint64_t hash_row(const float *row)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int32_t i = 0; i < vocab(); i++) {
+        uint32_t bits;
+        memcpy(&bits, &row[i], sizeof bits);
+        hash = (hash ^ bits) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+/* ---- observing the engine ------------------------------------------------------------------- */
+
+static const struct timeline *timeline_of(const struct sequence *sequence)
+{
+    const struct timeline *t = test.engine->timelines;
+    while (t->sequence != sequence)
+        t++;
+    return t;
+}
+
+static void spied_step(struct model *model, const struct segment *segments, int n_segments)
+{
+    struct segment all[SESSIONS];
+    float *rows = test.rows;
+    ASSERT(n_segments <= SESSIONS);
+    for (int i = 0; i < n_segments; i++) {
+        all[i] = segments[i];
+        all[i].logits_all = rows;
+        rows += (int64_t)segments[i].n * vocab();
+    }
+    model_step(model, all, n_segments);
+    for (int i = 0; i < n_segments; i++) {
+        const struct timeline *t = timeline_of(all[i].sequence);
+        struct job *job = t->request->user;
+        for (int32_t j = 0; j < all[i].n; j++) {
+            int32_t at = t->n_ids + j;
+            job->hash[at] = hash_row(all[i].logits_all + (int64_t)j * vocab());
+            job->fed[at] = all[i].ids[j];
+            job->step[at] = t->n_ids;
+        }
+        if (segments[i].logits_all != NULL)
+            memcpy(segments[i].logits_all, all[i].logits_all,
+                   (size_t)all[i].n * (size_t)vocab() * sizeof(float));
+    }
+}
+
+static void on_event(void *user, const struct engine_event *event)
+{
+    struct job *job = user;
+    if (job->over)
+        wrong(job, "an event after the end:", (int32_t)event->kind);
+    if (event->kind == EVENT_PREFILL && !job->started) {
+        job->started = true;
+        job->reused = event->reused;
+    } else if (event->kind == EVENT_TOKEN) {
+        job->ids[job->n_prompt + job->n_answer++] = event->id;
+    } else if (event->kind == EVENT_END) {
+        job->over = true;
+        job->reason = event->reason;
+    }
+}
+
+/* ---- making requests ------------------------------------------------------------------------ */
+
+static void say(struct job *job, int32_t n)
+{
+    for (int32_t i = 0; i < n && job->n_prompt < CONTEXT - ANSWER_MAX; i++)
+        job->ids[job->n_prompt++] = (int32_t)roll((uint32_t)vocab());
+}
+
+/* Any length, mostly one around which something happens: both ratios, the window, the steps and
+ * the selection of the nano network (32 blocks) and of the embedded one (64). */
+static int32_t any_length(void)
+{
+    static const int32_t EDGES[] = {0, 4, 8, 128, 132, 256, 260, 384, 512};
+    if (roll(3) == 0)
+        return 1 + (int32_t)roll(500);
+    int32_t n = EDGES[roll(sizeof EDGES / sizeof EDGES[0])] + (int32_t)roll(7) - 3;
+    return n < 1 ? 1 : n;
+}
+
+/* Starts with the first n tokens of another request's, or of nothing when there is none. */
+static void start_like(struct job *job, const struct job *other, int32_t n)
+{
+    int32_t all = other == NULL ? 0 : other->n_prompt + other->n_answer;
+    n = n < all ? n : all;
+    n = n < CONTEXT - ANSWER_MAX - 8 ? n : CONTEXT - ANSWER_MAX - 8;
+    if (n > 0)
+        memcpy(job->ids, other->ids, (size_t)n * sizeof *job->ids);
+    job->n_prompt = n;
+}
+
+static const struct job *any_job(uint64_t name, bool of_others)
+{
+    for (int tries = 0; tries < 50 && test.n_jobs > 0; tries++) {
+        int32_t recent = test.n_jobs < 20 ? test.n_jobs : 20;
+        const struct job *job = &test.jobs[test.n_jobs - 1 - (int32_t)roll((uint32_t)recent)];
+        if ((job->name != name) == of_others)
+            return job;
+    }
+    return NULL;
+}
+
+static void write_prompt(struct job *job)
+{
+    static const int KIND_OF[] = {0, 1, 1, 2, 2, 2, 2, 3, 3, 4};
+    job->kind = KIND_OF[roll(sizeof KIND_OF / sizeof KIND_OF[0])];
+    switch (job->kind) {
+    case 0: /* new */
+        say(job, any_length());
+        break;
+    case 1: /* the next turn */
+        start_like(job, any_job(job->name, false), CONTEXT);
+        say(job, 1 + (int32_t)roll(20));
+        break;
+    case 2: /* a branch */
+        start_like(job, any_job(job->name, false), any_length());
+        say(job, 1 + (int32_t)roll(roll(2) == 0 ? 9 : 150));
+        break;
+    case 3: /* again, or a part of it */
+        start_like(job, any_job(job->name, false), CONTEXT - (int32_t)roll(3) * 130);
+        break;
+    default: /* what somebody else said */
+        start_like(job, any_job(job->name, true), any_length());
+        say(job, 1 + (int32_t)roll(9));
+    }
+    if (job->n_prompt == 0)
+        say(job, any_length());
+}
+
+static void submit_one(void)
+{
+    struct job *job = &test.jobs[test.n_jobs];
+    *job = (struct job){.name = roll(8) == 0 ? 0 : 1 + roll(NAMES - 1)};
+    for (int32_t i = 0; i < CONTEXT; i++)
+        job->fed[i] = -1;
+    write_prompt(job);
+    test.n_jobs++;
+    test.kinds[job->kind]++;
+    job->sampling = (struct sampling){
+        .temperature = roll(3) == 0 ? 0 : 1, .top_p = 1, .seed = roll(UINT32_MAX)};
+    struct engine_request r = {
+        .ids = job->ids,
+        .n_ids = job->n_prompt,
+        .tokens_max = 1 + (int32_t)roll(ANSWER_MAX),
+        .sampling = job->sampling,
+        .reuse_namespace = job->name,
+    };
+    struct error err;
+    if (engine_submit(test.engine, &r, on_event, job, &job->number, &err) != OK) {
+        wrong(job, err.text, 0);
+        job->over = true;
+    }
+}
+
+/* ---- checking ------------------------------------------------------------------------------- */
+
+/* Tokens at the start that both have. */
+static int32_t common(const struct job *a, const struct job *b)
+{
+    int32_t n = a->n_prompt < b->n_prompt + b->n_answer ? a->n_prompt : b->n_prompt + b->n_answer;
+    int32_t i = 0;
+    while (i < n && a->ids[i] == b->ids[i])
+        i++;
+    return i;
+}
+
+/* What was reused must have been said before, under the same name. */
+static void check_reuse(const struct job *job)
+{
+    int32_t most = 0;
+    for (const struct job *other = test.jobs; other < job; other++) {
+        if (other->name == job->name && job->name != 0 && common(job, other) > most)
+            most = common(job, other);
+    }
+    if (job->reused > most)
+        wrong(job, "more was reused than this name ever said:", most);
+    if (job->reused >= job->n_prompt)
+        wrong(job, "all was reused:", job->reused);
+    test.reused += job->reused;
+    test.cached += job->reused > 0 && job->reused % SNAPSHOT_TOKENS == 0;
+}
+
+/* True when the row at this position was computed behind the tokens that the timeline has. */
+static bool counts(const struct job *job, int32_t at)
+{
+    for (int32_t i = at; i >= 0 && job->fed[at] >= 0; i--) {
+        if (job->fed[i] != job->ids[i])
+            return false; /* behind a rejected draft */
+        if (i == job->step[at])
+            return true;
+    }
+    return false;
+}
+
+static void check_row(struct job *job, int32_t at, const float *cold)
+{
+    if (counts(job, at)) {
+        test.compared++;
+        if (job->hash[at] != hash_row(cold))
+            wrong(job, "other logits at position", at);
+    }
+    int32_t next = at + 1 - job->n_prompt;
+    if (next >= 0 && next < job->n_answer &&
+        sampler_pick(&test.sampler, cold, &job->sampling, (uint64_t)at + 1) != job->ids[at + 1])
+        wrong(job, "another token at position", at + 1);
+}
+
+/* Feeds everything to the cold timeline, alone, in pieces of one size, and compares. */
+static void check_job(struct job *job)
+{
+    static const int32_t PIECES[] = {256, 256, 256, 129, 128, 127, 64, 7, 3, 1};
+    if (job->started)
+        check_reuse(job);
+    if (!job->started || test.wrong[0] != '\0')
+        return;
+    int32_t n = job->n_prompt + job->n_answer;
+    int32_t size = n > 200 ? 7 : 10; /* small pieces of long texts take too long */
+    int32_t piece = PIECES[roll((uint32_t)size)];
+    sequence_reset(test.cold);
+    for (int32_t at = 0; at < n; at += piece) {
+        struct segment s = {test.cold, job->ids + at, n - at < piece ? n - at : piece, NULL,
+                            test.rows};
+        model_step(test.cold_model, &s, 1);
+        for (int32_t j = 0; j < s.n; j++)
+            check_row(job, at + j, test.rows + (int64_t)j * vocab());
+    }
+}
+
+/* Nothing runs, and nothing is left of what did. */
+static void check_baseline(void)
+{
+    struct engine *e = test.engine;
+    bool good = e->stats.running == 0 && e->stats.waiting == 0;
+    for (int32_t i = 0; i < e->n_requests; i++)
+        good = good && e->requests[i].state == REQUEST_FREE;
+    for (int32_t i = 0; i < e->options.sessions_max; i++)
+        good = good && e->timelines[i].request == NULL;
+    struct prefix_stats stats;
+    prefix_stats_get(e->prefix, &stats);
+    test.evicted += (int64_t)stats.evicted;
+    for (uint64_t name = 1; name < NAMES; name++)
+        prefix_forget(e->prefix, name);
+    prefix_stats_get(e->prefix, &stats);
+    if (!good || stats.blocks != 0 || stats.tails != 0)
+        wrong(test.jobs + test.n_jobs - 1, "not everything came back; blocks:", stats.blocks);
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+static struct model *open_model(const char *dir, enum numerics numerics)
+{
+    struct model_options options = {.numerics = numerics, .threads = 1};
+    struct model *model = NULL;
+    struct error err;
+    if (model_open(dir, &options, &model, &err) != OK) {
+        fprintf(stderr, "%s\n", err.text);
+        exit(2);
+    }
+    return model;
+}
+
+/* As engine_create, without the thread. */
+static void engine_open(const char *dir, enum numerics numerics)
+{
+    struct engine *e = take_memory(1, sizeof *e);
+    struct error err;
+    e->model = open_model(dir, numerics);
+    e->options = (struct engine_options){
+        .sessions_max = SESSIONS,
+        .context_max = CONTEXT,
+        .queue_max = ENGINE_QUEUE,
+        .prefix_bytes = 2 * TAILS * snapshot_tail_bytes(e->model),
+    };
+    e->next_number = 1;
+    ASSERT(pthread_mutex_init(&e->lock, NULL) == 0 && pthread_cond_init(&e->work, NULL) == 0);
+    ASSERT(engine_plan(e, &err) == OK);
+    test.engine = e;
+}
+
+static int32_t in_flight(int32_t from)
+{
+    int32_t n = 0;
+    for (int32_t i = from; i < test.n_jobs; i++)
+        n += !test.jobs[i].over;
+    return n;
+}
+
+/* Requests `from`.. of one life of the engine. */
+static void live(int32_t from, int32_t to)
+{
+    int32_t checked = from;
+    while ((test.n_jobs < to || checked < to) && test.wrong[0] == '\0') {
+        int32_t running = in_flight(checked);
+        if (test.n_jobs < to && running < IN_FLIGHT && roll(running + 1 > 3 ? 8 : 2) == 0)
+            submit_one();
+        if (test.n_jobs > from && roll(60) == 0) {
+            struct job *job = &test.jobs[test.n_jobs - 1 - (int32_t)roll(3) % (test.n_jobs - from)];
+            engine_cancel(test.engine, job->number);
+            test.cancelled += !job->over;
+        }
+        end_cancelled(test.engine);
+        admit(test.engine);
+        step(test.engine);
+        while (checked < test.n_jobs && test.jobs[checked].over)
+            check_job(&test.jobs[checked++]);
+    }
+}
+
+static void report(int number, bool good, const char *what)
+{
+    printf("%sok %d - %s\n", good ? "" : "not ", number, what);
+}
+
+int main(int argc, char **argv)
+{
+    enum numerics numerics;
+    int32_t count = argc == 5 ? (int32_t)strtol(argv[4], NULL, 10) : 0;
+    if (argc != 5 || !numerics_parse(argv[2], &numerics) || count < 1 || count > COUNT_MAX) {
+        fprintf(stderr, "usage: schedules MODEL exact|official SEED COUNT\n");
+        return 2;
+    }
+    struct error err;
+    test.random = strtoull(argv[3], NULL, 10);
+    test.cold_model = open_model(argv[1], numerics);
+    ASSERT(sequence_create(test.cold_model, CONTEXT, &test.cold, &err) == OK);
+    sampler_init(&test.sampler, vocab());
+    test.jobs = take_memory(count, sizeof *test.jobs);
+    test.rows = take_memory((int64_t)STEP_TOKENS_MAX * vocab(), sizeof *test.rows);
+    for (int32_t from = 0; from < count && test.wrong[0] == '\0';
+         from += RESTART, test.restarts++) {
+        engine_open(argv[1], numerics);
+        live(from, count - from < RESTART ? count : from + RESTART);
+        if (test.wrong[0] == '\0')
+            check_baseline();
+        engine_free(test.engine);
+    }
+    printf("# %s, %s, seed %s: %lld rows compared, %lld tokens reused, %lld requests from the "
+           "cache, %lld evictions, %lld cancels, %lld engines\n",
+           argv[1], argv[2], argv[3], (long long)test.compared, (long long)test.reused,
+           (long long)test.cached, (long long)test.evicted, (long long)test.cancelled,
+           (long long)test.restarts);
+    if (test.wrong[0] != '\0')
+        printf("# %s\n", test.wrong);
+    bool equal = test.wrong[0] == '\0';
+    bool busy = test.cached > count / 10 && test.evicted > count / 20 && test.cancelled > 0;
+    report(1, equal, "every schedule gives the bits of a cold timeline alone");
+    report(2, busy, "prefixes were reused and evicted, requests cancelled");
+    printf("1..2\n");
+    sequence_destroy(test.cold);
+    model_close(test.cold_model);
+    sampler_clear(&test.sampler);
+    free(test.jobs);
+    free(test.rows);
+    return !(equal && busy);
+}
