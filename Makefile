@@ -50,7 +50,7 @@ HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
 PROGRAMS := build/engine build/console build/init build/synth
 
-.PHONY: all help image run run-disk stop serve test unit run-unit soak-serve bench-tokenizer bench-model tidy clean setup FORCE
+.PHONY: all help image run run-disk stop serve test unit run-unit soak-serve bench-tokenizer bench-model bench-mask tidy clean setup FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -92,6 +92,7 @@ build/synth: build/musl/tools/synth.o $(MUSL_LIB) ; $(LINK_MUSL)
 # Does not ship, but must be built as what ships.
 build/bench-tokenizer: build/musl/tools/bench_tokenizer.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/bench-model: build/musl/tools/bench_model.o $(MUSL_LIB) ; $(LINK_MUSL)
+build/bench-mask: build/musl/tools/bench_mask.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/schedules: build/musl/tests/serve/schedules.o $(MUSL_LIB) ; $(LINK_MUSL)
 
 # ---- the same with sanitizers, for tests --------------------------------------------------------
@@ -100,6 +101,8 @@ LINK_HOST = $(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -o $@
 build/host/engine: build/host/obj/engine/main.o $(HOST_LIB) ; $(LINK_HOST)
 build/host/console: build/host/obj/init/console.o $(HOST_BOX) ; $(LINK_HOST)
 build/host/synth: build/host/obj/tools/synth.o $(HOST_LIB) ; $(LINK_HOST)
+build/host/mask-driver: build/host/obj/tests/mask/driver.o $(HOST_LIB) ; $(LINK_HOST)
+test: build/host/mask-driver
 build/host/schedules: build/host/obj/tests/serve/schedules.o $(HOST_LIB) ; $(LINK_HOST)
 
 build/host/unit/test_init_%: build/host/obj/tests/unit/test_init_%.o $(HOST_BOX)
@@ -166,6 +169,10 @@ soak-serve: build/schedules build/synth ## random schedules through the serving 
 bench-tokenizer: build/bench-tokenizer ## tokens a second on C sources, beside the Rust tokenizer of npm
 	@tests/text/prepare.sh
 	@taskset -c 0 node tests/text/bench.mjs $< build/tokenizer/v4.json $(FORMAT_SRC)
+
+bench-mask: build/bench-mask ## time of token masks on the vocabulary of V4
+	@tests/text/prepare.sh
+	@taskset -c 0 $< build/tokenizer/v4.json
 
 bench-model: build/bench-model ## tokens a second of the network, for each instruction set
 	@$< rootfs/models/demo $(JOBS)

@@ -18,7 +18,7 @@ void grammar_init(struct grammar *g)
     g->nodes[any].types = GRAMMAR_ANY;
     g->nodes[any].items = any;
     g->nodes[any].additional = any;
-    grammar_measure(g);
+    grammar_measure(g, any);
 }
 
 void grammar_free(struct grammar *g)
@@ -234,7 +234,7 @@ static bool measure_node(struct grammar *g, struct grammar_node *node)
            old.height_object != node->height_object || old.height_array != node->height_array;
 }
 
-void grammar_measure(struct grammar *g)
+void grammar_measure(struct grammar *g, int32_t first)
 {
     /* All heights start at NEVER and only sink; what can be filled with h containers is known after
      * h + 2 rounds (one for branches). */
@@ -242,7 +242,7 @@ void grammar_measure(struct grammar *g)
     for (int round = 0; changed; round++) {
         ASSERT(round <= 2 * MASK_DEPTH_MAX + 4);
         changed = false;
-        for (int32_t i = 0; i < g->n_nodes; i++)
+        for (int32_t i = first; i < g->n_nodes; i++)
             changed = measure_node(g, &g->nodes[i]) || changed;
     }
 }

@@ -102,8 +102,9 @@ int32_t grammar_add_string(struct grammar *grammar, const char *text, size_t len
  *  without links are made one. */
 struct grammar_set grammar_close_set(struct grammar *grammar, uint32_t first, uint32_t link);
 
-/** Computes all heights from index `first` on, once the nodes they lead to are complete. */
-void grammar_measure(struct grammar *grammar);
+/** Computes the heights of all nodes from index `first` on; they lead to each other and to earlier
+ *  ones, whose heights are known. */
+void grammar_measure(struct grammar *grammar, int32_t first);
 
 /** The string with index `i`. */
 static inline const char *grammar_string(const struct grammar *grammar, uint32_t i, size_t *len)

@@ -445,7 +445,7 @@ static bool build_place(struct schema_compiler *c, const struct place *place)
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
-static bool build_all(struct schema_compiler *c)
+static bool build_all(struct schema_compiler *c, int32_t first)
 {
     for (uint32_t i = 0; i < c->n_places; i++) {
         const struct place place = c->places[i]; /* a copy: the list grows */
@@ -453,7 +453,7 @@ static bool build_all(struct schema_compiler *c)
                          : !build_place(c, &place))
             return false;
     }
-    grammar_measure(c->grammar);
+    grammar_measure(c->grammar, first);
     return true;
 }
 
@@ -468,7 +468,7 @@ static enum status compile(struct grammar *grammar, struct json_object *schema,
     uint32_t root_path = schema_step_add(&c, SCHEMA_PATH_ROOT, "", -1);
     struct schema_source source = {schema, root_path};
     int32_t node = schema_place(&c, &source, 1);
-    if (node >= 0 && build_all(&c))
+    if (node >= 0 && build_all(&c, node))
         *out = node;
     free(c.map);
     free(c.views);
@@ -499,7 +499,7 @@ static int32_t add_object(struct grammar *grammar, int32_t additional)
         return -1;
     grammar->nodes[node].types = GRAMMAR_OBJECT;
     grammar->nodes[node].additional = additional;
-    grammar_measure(grammar);
+    grammar_measure(grammar, node);
     return node;
 }
 
@@ -525,7 +525,7 @@ static bool take_object(struct grammar *grammar, struct json_object *schema, int
     if (*node < 0)
         return false;
     grammar->nodes[*node] = object;
-    grammar_measure(grammar);
+    grammar_measure(grammar, *node);
     return true;
 }
 

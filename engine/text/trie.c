@@ -42,7 +42,8 @@ void trie_build(struct trie *trie, struct trie_entry *entries, size_t n)
         longest = entries[i].len > longest ? entries[i].len : longest;
     }
     ASSERT(total < UINT32_MAX);
-    qsort(entries, n, sizeof *entries, compare_entries);
+    if (n > 0)
+        qsort(entries, n, sizeof *entries, compare_entries);
     *trie = (struct trie){.nodes = malloc((total + 1) * sizeof *trie->nodes)};
     uint32_t *open = malloc(longest * sizeof *open), n_open = 0;
     ASSERT(trie->nodes != NULL && open != NULL);

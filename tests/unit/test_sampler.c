@@ -416,6 +416,58 @@ static void test_check(void **state)
     }
 }
 
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+/* A mask is the same as a vocabulary without the barred tokens. */
+static void test_bar(void **state)
+{
+    (void)state;
+    enum { N = 150 };
+    static const struct sampling WAYS[] = {{.temperature = 0, .top_p = 1},
+                                           {.temperature = 1, .top_p = 1},
+                                           {.temperature = 0.8, .top_p = 0.7},
+                                           {.temperature = 1.2, .top_p = 1, .top_k = 5},
+                                           {.temperature = 1, .top_p = 0.9, .min_p = 0.1}};
+    for (uint64_t round = 0; round < 200; round++) {
+        float all[N], left[N];
+        int32_t ids[N], n = 0;
+        uint64_t allowed[(N + 63) / 64];
+        memset(allowed, 0xFF, sizeof allowed); /* bits beyond the vocabulary mean nothing */
+        for (int32_t i = 0; i < N; i++) {
+            all[i] = (float)(10 * sampler_uniform(round, (uint64_t)i));
+            if (i != 3 && sampler_uniform(round, (uint64_t)(N + i)) < 0.8) {
+                allowed[i / 64] &= ~(UINT64_C(1) << i % 64);
+            } else {
+                left[n] = all[i];
+                ids[n++] = i;
+            }
+        }
+        assert_true(sampler_bar(all, allowed, N));
+        for (size_t w = 0; w < sizeof WAYS / sizeof WAYS[0]; w++)
+            assert_int_equal(pick(all, N, WAYS[w], round), ids[pick(left, n, WAYS[w], round)]);
+    }
+}
+
+static void test_bar_faults(void **state)
+{
+    (void)state;
+    float logits[70];
+    uint64_t allowed[2] = {0, UINT64_MAX << 6}; /* only bits beyond the vocabulary */
+    for (int i = 0; i < 70; i++)
+        logits[i] = (float)i;
+    assert_false(sampler_bar(logits, allowed, 70));
+    assert_int_equal(pick(logits, 70, PLAIN, 0), SAMPLE_FAULT);
+    for (int i = 0; i < 70; i++)
+        logits[i] = (float)i;
+    allowed[1] = 1; /* a fault stays one where the token is barred */
+    logits[5] = NAN;
+    assert_true(sampler_bar(logits, allowed, 70));
+    assert_int_equal(pick(logits, 70, PLAIN, 0), SAMPLE_FAULT);
+    logits[5] = 0;
+    assert_true(sampler_bar(logits, allowed, 70));
+    assert_int_equal(pick(logits, 70, PLAIN, 0), 64);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -432,6 +484,8 @@ int main(void)
         cmocka_unit_test(test_draw_is_a_function),
         cmocka_unit_test(test_large_vocabulary),
         cmocka_unit_test(test_check),
+        cmocka_unit_test(test_bar),
+        cmocka_unit_test(test_bar_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

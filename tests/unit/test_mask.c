@@ -1,0 +1,424 @@
+/*
+ * Token masks over the embedded model's vocabulary: the phases of an answer, every mask against
+ * tokens tried one by one, replay, and rules that cannot be compiled.
+ */
+#include "tests/unit/schema_texts.h"
+
+#include "engine/text/mask.h"
+#include "engine/text/mask_vocab.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#define MARK  "｜DSML｜"
+#define WORDS 4096
+
+static struct tokenizer *tokenizer;
+static struct chat_tokens tokens;
+static struct mask_vocab *vocab;
+static uint64_t bits[WORDS];
+
+static int open_vocab(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    if (tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err) != OK ||
+        chat_tokens_find(tokenizer, &tokens, &err) != OK ||
+        mask_vocab_create(tokenizer, &tokens, &vocab, &err) != OK) {
+        print_error("%s\n", err.text);
+        return -1;
+    }
+    return tokenizer_vocab_size(tokenizer) <= WORDS * 64 ? 0 : -1;
+}
+
+static int close_vocab(void **state)
+{
+    (void)state;
+    mask_vocab_destroy(vocab);
+    tokenizer_close(tokenizer);
+    return 0;
+}
+
+/* ---- helpers --------------------------------------------------------------------------------- */
+
+#define TOOLS                                                                                      \
+    "[{'type':'function','function':{'name':'add','strict':true,'parameters':{'type':'object',"    \
+    "'properties':{'a':{'type':'integer','minimum':1,'maximum':20},'b':{'type':'string',"          \
+    "'maxLength':5},'c':{'enum':['x','xy',3]}},'required':['a'],'additionalProperties':false}}},"  \
+    "{'type':'function','function':{'name':'adder','parameters':{'type':'object',"                 \
+    "'properties':{'any':{},'q\\\"':{}},'required':['any','q\\\"']}}}]"
+
+/* A mask of these options, whose schema and tools are given as text. */
+static struct mask *make(struct mask_options options, const char *tools, const char *schema)
+{
+    struct mask *mask = NULL;
+    struct error err = {0};
+    options.tools = tools == NULL ? NULL : json_of(tools);
+    options.schema = schema == NULL ? NULL : json_of(schema);
+    if (mask_create(vocab, &options, &mask, &err) != OK)
+        fail_msg("%s", err.text);
+    json_object_put(options.tools); /* nothing of them is needed any more */
+    json_object_put(options.schema);
+    return mask;
+}
+
+static struct ids encode(const char *text)
+{
+    struct ids ids = {0};
+    char *copy = quoted(text);
+    tokenizer_encode(tokenizer, copy, strlen(copy), true, &ids);
+    free(copy);
+    return ids;
+}
+
+static bool allowed(int32_t id)
+{
+    return bits[id / 64] >> id % 64 & 1;
+}
+
+static void fill(struct mask *mask, const struct ids *ids, size_t n)
+{
+    memset(bits, 0, sizeof bits);
+    assert_true(mask_fill(mask, ids->data, (int32_t)n, bits));
+}
+
+/* Whether every token of `text` may come, and, if `whole`, then the end. */
+static bool takes(struct mask *mask, const char *text, bool whole)
+{
+    struct ids ids = encode(text);
+    bool good = true;
+    for (size_t i = 0; i < ids.len && good; i++) {
+        fill(mask, &ids, i);
+        good = allowed(ids.data[i]);
+    }
+    fill(mask, &ids, ids.len);
+    good = good && (!whole || allowed(tokens.eos));
+    ids_free(&ids);
+    return good;
+}
+
+/* ---- phases ---------------------------------------------------------------------------------- */
+
+static void test_text(void **state)
+{
+    (void)state;
+    struct mask *mask = make((struct mask_options){0}, NULL, NULL);
+    assert_true(takes(mask, "Any <text>, even\n\n<", true));
+    assert_false(takes(mask, "<" MARK, false));
+    assert_true(takes(mask, "</think><think>", true)); /* no rule for other added tokens */
+    mask_destroy(mask);
+}
+
+static void test_auto(void **state)
+{
+    (void)state;
+    struct mask *mask = make((struct mask_options){.calls = MASK_CALLS_AUTO}, TOOLS, NULL);
+    assert_true(takes(mask, "Free text.", true));
+    assert_false(takes(mask, "no angle " MARK, false));
+    assert_true(takes(mask, "<" MARK "tool_calls>\n<" MARK "invoke name='add'>\n", false));
+    assert_false(takes(mask, "<" MARK "tool_calls>\n<" MARK "invoke name='ad'", false));
+    assert_false(takes(mask, "<" MARK "tool_calls> ", false));
+    assert_true(takes(mask,
+                      "Yes.\n\n<" MARK "tool_calls>\n<" MARK "invoke name='adder'>\n"
+                      "<" MARK "parameter name='any' string='true'>2>&1 </parameter></" MARK
+                      "parameter>\n</" MARK "invoke>\n<" MARK "invoke name='add'>\n<" MARK
+                      "parameter name='a' string='false'>20</" MARK "parameter>\n<" MARK
+                      "parameter name='c' string='true'>xy</" MARK "parameter>\n</" MARK
+                      "invoke>\n</" MARK "tool_calls>",
+                      true));
+    mask_destroy(mask);
+}
+
+/* What a call must not be; each ends with what cannot come. */
+static void test_calls_barred(void **state)
+{
+    (void)state;
+#define HEAD                    "<" MARK "tool_calls>\n<" MARK "invoke name='add'>\n"
+#define PARAMETER(name, string) "<" MARK "parameter name='" name "' string='" string "'>"
+#define PARAMETER_END           "</" MARK "parameter>\n"
+    static const char *const BARRED[] = {
+        HEAD "</" MARK,                                                     /* required: a */
+        HEAD PARAMETER("d", "false"),                                       /* not declared */
+        HEAD PARAMETER("a", "true"),                                        /* no string */
+        HEAD PARAMETER("b", "false") "1",                                   /* only a string */
+        HEAD PARAMETER("a", "false") "21",                                  /* maximum */
+        HEAD PARAMETER("a", "false") " 2",                                  /* white space */
+        HEAD PARAMETER("a", "false") "2</" MARK "parameter> ",              /* between tags */
+        HEAD PARAMETER("a", "false") "2" PARAMETER_END PARAMETER("a", "x"), /* twice */
+        HEAD PARAMETER("b", "true") "123456",                               /* maxLength */
+        HEAD PARAMETER("c", "true") "xyz",                                  /* enum */
+        HEAD PARAMETER("c", "true") "</",
+        HEAD PARAMETER("c", "false") "'x'", /* a string as JSON */
+        HEAD PARAMETER("a", "false") "2" PARAMETER_END "</" MARK "invoke>\n</" MARK
+                                     "tool_calls>\n", /* behind the block */
+    };
+    struct mask *mask = make((struct mask_options){.calls = MASK_CALLS_AUTO}, TOOLS, NULL);
+    for (size_t i = 0; i < sizeof BARRED / sizeof BARRED[0]; i++) {
+        if (takes(mask, BARRED[i], false))
+            fail_msg("%zu: %s", i, BARRED[i]);
+    }
+    assert_true(takes(mask, HEAD PARAMETER("c", "true") "x</" MARK "parameter>", false));
+    assert_true(takes(mask, HEAD PARAMETER("b", "true") "12345</" MARK "parameter>", false));
+    assert_true(takes(mask, HEAD PARAMETER("c", "false") "3</" MARK "parameter>", false));
+    mask_destroy(mask);
+}
+
+static void test_required(void **state)
+{
+    (void)state;
+    struct mask_options options = {.calls = MASK_CALLS_REQUIRED, .calls_max = 1};
+    struct mask *mask = make(options, TOOLS, NULL);
+    const char *call = "\n\n<" MARK "tool_calls>\n<" MARK
+                       "invoke name='adder'>\n" PARAMETER("any", "false") "null" PARAMETER_END
+                                                                          "</" MARK "invoke>\n";
+    struct buf more = {0};
+    assert_false(takes(mask, "No", false));
+    assert_false(takes(mask, "", true));
+    assert_true(takes(mask, call, false));
+    buf_puts(&more, call);
+    buf_puts(&more, "<" MARK);
+    assert_false(takes(mask, buf_cstr(&more), false)); /* calls_max */
+    buf_free(&more);
+    mask_destroy(mask);
+
+    options.tool_name = "add";
+    mask = make(options, TOOLS, NULL);
+    assert_false(takes(mask, call, false));
+    assert_true(takes(mask, "\n\n" HEAD, false));
+    mask_destroy(mask);
+
+    options.thinking = true;
+    mask = make(options, TOOLS, NULL);
+    assert_false(takes(mask, "Hm.", true)); /* a call is owed */
+    assert_false(takes(mask, "Hm <" MARK, false));
+    assert_false(takes(mask, "Hm.</think>No", false));
+    assert_true(takes(mask, "Hm.</think>\n\n" HEAD, false));
+    mask_destroy(mask);
+}
+
+static void test_format(void **state)
+{
+    (void)state;
+    struct mask_options options = {.format = MASK_JSON_OBJECT};
+    struct mask *mask = make(options, NULL, NULL);
+    assert_true(takes(mask, "{'a': [1, 'b']}\n", true));
+    assert_false(takes(mask, "[", false));
+    assert_false(takes(mask, "```", false));
+    assert_false(takes(mask, "{}{", false));
+    assert_false(takes(mask, "{", true));
+    mask_destroy(mask);
+
+    options.format = MASK_JSON_SCHEMA;
+    options.thinking = true;
+    mask = make(options, NULL, "{'type':'integer','minimum':10,'maximum':99}");
+    assert_true(takes(mask, "Ten?</think>10", true));
+    assert_false(takes(mask, "Ten?", true));
+    assert_false(takes(mask, "</think>1", true));
+    assert_false(takes(mask, "</think>100", false));
+    mask_destroy(mask);
+
+    options.thinking = false;
+    options.calls = MASK_CALLS_AUTO;
+    mask = make(options, TOOLS, "{'type':'integer'}");
+    assert_true(takes(mask, "\n\n12", true));
+    assert_true(takes(mask, "\n\n" HEAD, false));
+    assert_false(takes(mask, "12\n\n<", false));
+    mask_destroy(mask);
+}
+
+/* ---- every bit ------------------------------------------------------------------------------- */
+
+/* Texts in which every prefix is a state worth a look. */
+static const struct {
+    const char *schema, *text;
+} STATES[] = {
+    {"{}", "{'a\\\\b\\u00e9\\ud83d\\ude00': [1.5e3, true, null, {'': '日本'}]}"},
+    {"{'type':'object','properties':{'name':{'type':'string','maxLength':9},'n':{'enum':"
+     "['one','two','on',1,12]},'x':{'type':'number','minimum':-1,'maximum':2.5}},"
+     "'required':['n'],'additionalProperties':false}",
+     "{'n': 'on', 'x': -0.25, 'n\\u0061me': 'a longer'}"},
+    {"{'anyOf':[{'type':'string'},{'type':'array','items':{'anyOf':[{'type':'string','minLength':3}"
+     ","
+     "{'type':'null'}]}}]}",
+     "['abc', null, 'some text']"},
+};
+
+/* Tries one token on its own, from threads in front of it. */
+static bool tries(struct automaton *a, int32_t id)
+{
+    struct automaton_frame out[2][MASK_THREADS_MAX];
+    size_t len;
+    const char *bytes = tokenizer_token_bytes(tokenizer, id, &len);
+    int32_t n = a->n_threads, pool = a->n_pool;
+    memcpy(out[0], a->threads, sizeof out[0]);
+    for (size_t i = 0; i < len && n > 0; i++)
+        n = automaton_step(a, out[i % 2], n, (uint8_t)bytes[i], out[(i + 1) % 2]);
+    a->n_pool = pool;
+    return n > 0;
+}
+
+static void test_every_token(void **state)
+{
+    (void)state;
+    int32_t size = tokenizer_vocab_size(tokenizer);
+    for (size_t k = 0; k < sizeof STATES / sizeof STATES[0]; k++) {
+        struct json_object *schema = json_of(STATES[k].schema);
+        struct grammar grammar;
+        struct automaton a;
+        int32_t node, pushed = 0;
+        struct error err;
+        grammar_init(&grammar);
+        assert_int_equal(schema_compile(&grammar, schema, SCHEMA_STRICT, "schema", &node, &err),
+                         OK);
+        automaton_init(&a, &grammar, 1, vocab->longest);
+        automaton_add_json(&a, node);
+        struct mask *mask =
+            make((struct mask_options){.format = MASK_JSON_SCHEMA}, NULL, STATES[k].schema);
+        char *text = quoted(STATES[k].text);
+        for (size_t i = 0; i <= strlen(text); i++) {
+            struct ids ids = {0};
+            for (size_t j = 0; j < i; j++) /* byte by byte: every state is met */
+                tokenizer_encode(tokenizer, &text[j], 1, false, &ids);
+            fill(mask, &ids, ids.len);
+            for (int32_t id = 0; id < size; id++) {
+                bool expected = tokenizer_is_added(tokenizer, id)
+                                    ? id == tokens.eos && automaton_may_end(&a)
+                                    : tries(&a, id);
+                if (allowed(id) != expected)
+                    fail_msg("%s: token %d behind %zu bytes", STATES[k].text, id, i);
+            }
+            assert_int_equal(mask_may_end(mask), automaton_may_end(&a));
+            ids_free(&ids);
+            if (i < strlen(text)) {
+                assert_true(automaton_push(&a, (uint8_t)text[i]));
+                automaton_compact(&a);
+                pushed++;
+            }
+        }
+        assert_true(pushed > 20 && automaton_may_end(&a));
+        free(text);
+        mask_destroy(mask);
+        automaton_free(&a);
+        grammar_free(&grammar);
+        json_object_put(schema);
+    }
+}
+
+/* Blocks of calls come to no dead end either, whatever is written in them. */
+static void test_calls_walk(void **state)
+{
+    (void)state;
+    struct grammar grammar;
+    struct error err;
+    struct json_object *tools = json_of(TOOLS);
+    grammar_init(&grammar);
+    grammar.tools = calloc(1, sizeof *grammar.tools);
+    assert_int_equal(
+        schema_compile_arguments(
+            &grammar,
+            json_member(json_member(json_object_array_get_idx(tools, 0), "function", NULL),
+                        "parameters", NULL),
+            SCHEMA_STRICT, "schema", &grammar.tools[0].node, &err),
+        OK);
+    uint32_t first = grammar.n_strings;
+    assert_true(grammar_add_string(&grammar, "add", 3) >= 0);
+    grammar.tool_names = (struct grammar_set){first, 1};
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        struct automaton a;
+        automaton_init(&a, &grammar, 2, 1);
+        automaton_add_block(&a, seed % 2 == 0);
+        assert_true(walks(&a, seed, 2000));
+        automaton_free(&a);
+    }
+    grammar_free(&grammar);
+    json_object_put(tools);
+}
+
+/* ---- replay and the like --------------------------------------------------------------------- */
+
+static void test_replay(void **state)
+{
+    (void)state;
+    struct mask *mask = make((struct mask_options){.format = MASK_JSON_OBJECT}, NULL, NULL);
+    struct ids one = encode("{'a': 'text'}"), two = encode("{'b': 7");
+    uint64_t expected[WORDS];
+    for (int round = 0; round < 3; round++) { /* back and forth between two answers */
+        fill(mask, &two, two.len);
+        memcpy(expected, bits, sizeof bits);
+        for (size_t n = one.len + 1; n-- > 0;)
+            fill(mask, &one, n);
+        fill(mask, &two, two.len);
+        assert_memory_equal(bits, expected, sizeof bits);
+        fill(mask, &two, two.len); /* asked twice */
+        assert_memory_equal(bits, expected, sizeof bits);
+    }
+    /* An answer that left the rules: nothing is allowed, until another one is given. */
+    struct ids wrong = encode("{'b' 7");
+    fill(mask, &wrong, wrong.len);
+    for (int i = 0; i < WORDS; i++)
+        assert_int_equal(bits[i], 0);
+    assert_false(mask_may_end(mask));
+    fill(mask, &two, two.len);
+    assert_memory_equal(bits, expected, sizeof bits);
+    ids_free(&one);
+    ids_free(&two);
+    ids_free(&wrong);
+    mask_destroy(mask);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+#define STRICT_TOOL(name, parameters)                                                              \
+    "[{'type':'function','function':{'name':'" name "','strict':true,'parameters':" parameters "}" \
+    "}"                                                                                            \
+    "]"
+    static const struct {
+        const char *tools, *named, *error;
+    } ROWS[] = {
+        {NULL, NULL, "tools: none that may be called"},
+        {"[]", NULL, "tools: none that may be called"},
+        {TOOLS, "SECRET", "tools: none that may be called"},
+        {STRICT_TOOL("SECRET", "{'properties':{'a':{},'SECRET':{'not':{}}}}"), NULL,
+         "tools[0].function.parameters.properties[1].not: this keyword is not supported"},
+        {STRICT_TOOL("", "{}"), NULL, "tools[0].function.name: empty, too long or twice"},
+        {STRICT_TOOL("a", "{'properties':{'q\\\"':{}},'required':['q\\\"']}"), NULL,
+         "tools[0].function.parameters.required: a name cannot be written in a call"},
+        {STRICT_TOOL("a", "{'type':'array'}"), NULL,
+         "tools[0].function.parameters: is not the schema of one object"},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        struct mask_options options = {.calls = MASK_CALLS_AUTO, .tool_name = ROWS[i].named};
+        struct mask *mask;
+        struct error err;
+        options.tools = ROWS[i].tools == NULL ? NULL : json_of(ROWS[i].tools);
+        assert_int_equal(mask_create(vocab, &options, &mask, &err), ERR_INPUT);
+        assert_string_equal(err.text, ROWS[i].error);
+        json_object_put(options.tools);
+    }
+    struct mask_options options = {.format = MASK_JSON_SCHEMA, .schema = json_of("{'not':{}}")};
+    struct mask *mask;
+    struct error err;
+    assert_int_equal(mask_create(vocab, &options, &mask, &err), ERR_INPUT);
+    assert_string_equal(err.text, "schema.not: this keyword is not supported");
+    json_object_put(options.schema);
+    mask_destroy(NULL);
+    mask_vocab_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text),         cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_calls_barred), cmocka_unit_test(test_required),
+        cmocka_unit_test(test_format),       cmocka_unit_test(test_every_token),
+        cmocka_unit_test(test_calls_walk),   cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests_name("mask", tests, open_vocab, close_vocab);
+}
