@@ -161,4 +161,43 @@ static inline int variants(const struct cpu_vector **out)
     return n;
 }
 
+static const struct backend_limits LIMITS = {
+    .tokens = 40,
+    .cols = 2048,
+    .groups = 4,
+    .index_heads = 16,
+    .topk = 64,
+    .inner = 128,
+    .hidden = 256,
+    .experts = 9,
+    .top = 4,
+};
+
+/* A test of one operation: fills params, runs, checks what came out. */
+typedef void op_test(struct backend *b, float *out, size_t n);
+
+/* Runs on every variant and thread count; the outputs of one variant are the same bits. */
+static inline void for_each_backend(op_test *test, size_t outputs)
+{
+    for (enum cpu_isa isa = CPU_BASELINE; isa < CPU_ISAS; isa++) {
+        if (!cpu_isa_available(isa))
+            continue;
+        float *first = take(outputs, sizeof *first), *out = take(outputs, sizeof *out);
+        for (int threads = 1; threads <= 3; threads++) {
+            struct backend *b = backend_cpu_create(isa, threads, &LIMITS);
+            assert_non_null(b);
+            for (size_t i = 0; i < outputs; i++)
+                out[i] = POISON;
+            random_state = 7;
+            test(b, out, outputs);
+            if (threads == 1)
+                memcpy(first, out, outputs * sizeof *out);
+            assert_memory_equal(first, out, outputs * sizeof *out);
+            b->ops->destroy(b);
+        }
+        free(first);
+        free(out);
+    }
+}
+
 #endif
