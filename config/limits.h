@@ -172,6 +172,8 @@
 #define STOP_IDS_MAX 8
 /* Prompt tokens in a step that also decodes: bounds how much a long prompt slows an answer. */
 #define STEP_PREFILL_MIXED_MAX 64
+/* Tokens guessed ahead by the draft block: the published checkpoints are trained for one. */
+#define DRAFT_DEPTH_MAX 1
 /* The prefix cache unless told otherwise: of the embedded model 35 ends of prefixes (1.8 MiB each)
  * and the entries of 34,000 tokens, more than one full context, in a box of 1 GiB. */
 #define PREFIX_BYTES_DEFAULT (128 << 20)

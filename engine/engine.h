@@ -71,6 +71,7 @@ struct engine_options {
     int32_t context_max;   /* tokens a timeline can hold */
     int32_t queue_max;     /* requests waiting beyond that */
     uint64_t prefix_bytes; /* memory of the prefix cache; 0: only whole timelines are continued */
+    int32_t draft_depth; /* tokens guessed ahead by the draft block; 0: none.  No answer changes */
 };
 
 /** Takes the model (owned from here on: closed also when this fails), all memory of the timelines
@@ -95,6 +96,7 @@ struct engine_stats {
     int32_t running, waiting;
     int32_t prefix_blocks, prefix_tails; /* held by the prefix cache (engine/model/prefix.h) */
     uint64_t prefix_evicted;
+    uint64_t drafts, drafts_right; /* tokens guessed ahead, and those that were right */
 };
 void engine_stats_get(struct engine *engine, struct engine_stats *out);
 const struct model_config *engine_model_config(const struct engine *engine);

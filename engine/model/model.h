@@ -53,6 +53,10 @@ void sequence_destroy(struct sequence *sequence);
 /** Back to length 0; nothing of the former content can be read any more. */
 void sequence_reset(struct sequence *sequence);
 int32_t sequence_length(const struct sequence *sequence);
+/** Back to `length` tokens, as if the others had never been fed: nothing of them is visible, and
+ * the next ones take their places.  ASSERTs that no more than SLIDING_WINDOW go, and none that the
+ * draft block has taken: the rings hold no more. */
+void sequence_rewind(struct sequence *sequence, int32_t length);
 /** Bytes reserved for this timeline's state. */
 uint64_t sequence_bytes(const struct sequence *sequence);
 
@@ -83,7 +87,10 @@ struct draft_segment {
  *  STEP_TOKENS_MAX + 1 positions, so this may run behind model_step by one step; further is
  * ASSERTed. Only for configurations with num_nextn_predict_layers > 0. */
 void model_draft(struct model *model, const struct draft_segment *segments, int n_segments);
-/** Positions that the draft block has taken. */
+/** Positions that the draft block has taken or left out. */
 int32_t sequence_draft_length(const struct sequence *sequence);
+/** Leaves out the positions in front of `length`.  The block has one layer, whose entries depend on
+ *  their own row alone: rows that are SLIDING_WINDOW - 1 behind see no difference. */
+void sequence_draft_skip(struct sequence *sequence, int32_t length);
 
 #endif

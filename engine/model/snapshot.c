@@ -186,5 +186,5 @@ void snapshot_load_tail(const struct snapshots *p, int32_t slot, struct sequence
     ASSERT(length > 0 && length % SNAPSHOT_TOKENS == 0 && length <= sequence->tokens_max);
     struct walk walk = walk_tail(p, slot, LOAD);
     tail_rows(&walk, p->model->config, sequence, length);
-    sequence->length = length;
+    sequence->length = sequence->draft_length = length;
 }

@@ -37,7 +37,8 @@ void snapshot_save_block(struct snapshots *snapshots, int32_t slot, const struct
  *  (ASSERTed: its rings hold no more). */
 void snapshot_save_tail(struct snapshots *snapshots, int32_t slot, const struct sequence *sequence,
                         int32_t length);
-/** Puts pieces into a sequence that was reset; the tail comes last and sets the length. */
+/** Puts pieces into a sequence that was reset; the tail comes last and sets the length.  The draft
+ *  block has nothing in front of it: its guesses are worse until its window is full. */
 void snapshot_load_block(const struct snapshots *snapshots, int32_t slot, struct sequence *sequence,
                          int32_t block);
 void snapshot_load_tail(const struct snapshots *snapshots, int32_t slot, struct sequence *sequence,

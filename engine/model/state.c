@@ -7,6 +7,9 @@
 
 #include <stdlib.h>
 
+/* A draft block that is a window behind, behind a step that is taken back by a window. */
+_Static_assert(STREAM_SLOTS > 2 * SLIDING_WINDOW, "the streams that are needed are still there");
+
 void *carve_take(struct carve *carve, int64_t count, size_t size)
 {
     ASSERT(count >= 0 && (uint64_t)count <= SIZE_MAX / 2 / size);
@@ -85,6 +88,13 @@ void sequence_reset(struct sequence *s)
     s->length = s->draft_length = 0;
 }
 
+void sequence_rewind(struct sequence *s, int32_t length)
+{
+    ASSERT(length >= s->draft_length && length <= s->length);
+    ASSERT(s->length - length <= SLIDING_WINDOW);
+    s->length = length;
+}
+
 int32_t sequence_length(const struct sequence *s)
 {
     return s->length;
@@ -93,6 +103,12 @@ int32_t sequence_length(const struct sequence *s)
 int32_t sequence_draft_length(const struct sequence *s)
 {
     return s->draft_length;
+}
+
+void sequence_draft_skip(struct sequence *s, int32_t length)
+{
+    ASSERT(length >= s->draft_length && length <= s->length);
+    s->draft_length = length;
 }
 
 uint64_t sequence_bytes(const struct sequence *s)

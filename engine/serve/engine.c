@@ -9,6 +9,7 @@
  */
 #include "engine/engine.h"
 
+#include "config/limits.h"
 #include "engine/base/log.h"
 #include "engine/base/thread.h"
 #include "engine/model/prefix.h"
@@ -18,6 +19,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+_Static_assert(STEP_PREFILL_MIXED_MAX + SESSIONS_MAX * (1 + DRAFT_DEPTH_MAX) <= STEP_TOKENS_MAX,
+               "guesses fit beside what schedule.c deals");
 
 enum request_state { REQUEST_FREE, REQUEST_WAITING, REQUEST_RUNNING };
 
@@ -45,8 +49,9 @@ struct timeline {
     uint64_t reuse_namespace;  /* who may continue it; 0: nobody, and then it is empty */
     uint64_t used;             /* turn of its last request: the smallest is given away first */
     struct request *request;   /* borrows; NULL: idle */
-    int32_t next_id;           /* sampled, not fed yet; -1: none */
-    float *logits;             /* owns; [vocab_size] */
+    /* Fed next: the sampled token, then guesses of what follows it.  None: n_next is 0. */
+    int32_t next[1 + DRAFT_DEPTH_MAX], n_next;
+    float *logits; /* owns; [1 + DRAFT_DEPTH_MAX, vocab_size] */
 };
 
 struct engine {
@@ -110,7 +115,7 @@ static void timeline_finish(struct engine *e, struct timeline *t, enum end_reaso
 {
     struct request *r = t->request;
     t->request = NULL;
-    t->next_id = -1;
+    t->n_next = 0;
     if (reason == END_FAULT && e->prefix != NULL) {
         prefix_forget(e->prefix, t->reuse_namespace);
         note_prefixes(e);
@@ -286,7 +291,7 @@ static struct schedule_slot hunger(const struct timeline *t)
 {
     if (t->request == NULL)
         return (struct schedule_slot){0};
-    if (t->next_id >= 0)
+    if (t->n_next > 0)
         return (struct schedule_slot){.decode = true};
     ASSERT(t->n_ids < t->request->n_ids);
     return (struct schedule_slot){.prefill = t->request->n_ids - t->n_ids};
@@ -301,15 +306,8 @@ static bool is_stop(const struct request *r, int32_t id)
     return false;
 }
 
-static void answer_fault(struct engine *e, struct timeline *t, const char *what)
-{
-    log_line(LOG_LEVEL_ERROR, "serve", "request %llu: %s", (unsigned long long)t->request->number,
-             what);
-    timeline_finish(e, t, END_FAULT);
-}
-
 /* Bars what the request's mask does not allow.  @return false: that is every token */
-static bool apply_mask(struct engine *e, struct timeline *t)
+static bool apply_mask(struct engine *e, const struct timeline *t, float *logits)
 {
     const struct request *r = t->request;
     int32_t vocab_size = e->sampler.vocab_size;
@@ -318,56 +316,146 @@ static bool apply_mask(struct engine *e, struct timeline *t)
     memset(e->allowed, 0, (size_t)((vocab_size + 63) / 64) * sizeof *e->allowed);
     if (!r->mask.fn(r->mask.user, t->ids + r->n_ids, t->n_ids - r->n_ids, e->allowed))
         return true;
-    return sampler_bar(t->logits, e->allowed, vocab_size);
+    return sampler_bar(logits, e->allowed, vocab_size);
 }
 
-/* Samples the token behind the timeline's last one. */
-static void answer(struct engine *e, struct timeline *t)
+/* Samples the token behind the timeline's last one, or SAMPLE_FAULT. */
+static int32_t choose(struct engine *e, const struct timeline *t, float *logits)
+{
+    const struct request *r = t->request;
+    const char *wrong = "the mask allows no token";
+    int32_t id = SAMPLE_FAULT;
+    if (apply_mask(e, t, logits)) {
+        id = sampler_pick(&e->sampler, logits, &r->sampling, (uint64_t)t->n_ids);
+        wrong = "not a number among the logits";
+    }
+    if (id == SAMPLE_FAULT)
+        log_line(LOG_LEVEL_ERROR, "serve", "request %llu: %s", (unsigned long long)r->number,
+                 wrong);
+    return id;
+}
+
+/* Delivers the chosen token, or ends the request with it. */
+static void answer(struct engine *e, struct timeline *t, int32_t id)
 {
     struct request *r = t->request;
-    if (!apply_mask(e, t)) {
-        answer_fault(e, t, "the mask allows no token");
-        return;
-    }
-    int32_t id = sampler_pick(&e->sampler, t->logits, &r->sampling, (uint64_t)t->n_ids);
-    if (id == SAMPLE_FAULT) {
-        answer_fault(e, t, "not a number among the logits");
-        return;
-    }
-    if (is_stop(r, id)) {
-        timeline_finish(e, t, END_STOP);
+    if (id == SAMPLE_FAULT || is_stop(r, id)) {
+        timeline_finish(e, t, id == SAMPLE_FAULT ? END_FAULT : END_STOP);
         return;
     }
     pthread_mutex_lock(&e->lock);
     e->stats.answer_tokens++;
     pthread_mutex_unlock(&e->lock);
     r->n_answer++;
-    t->next_id = id;
+    t->next[0] = id;
+    t->n_next = 1;
     r->on_event(r->user, &(struct engine_event){.kind = EVENT_TOKEN, .id = id});
     if (r->n_answer == r->tokens_max)
         timeline_finish(e, t, END_LENGTH);
 }
 
-/* The tokens that the timeline is fed next: its sampled one, or the rest of the prompt. */
+/* The tokens that the timeline is fed next: sampled and guessed ones, or the rest of the prompt. */
 static const int32_t *food(const struct timeline *t)
 {
-    return t->next_id >= 0 ? &t->next_id : t->request->ids + t->n_ids;
+    return t->n_next > 0 ? t->next : t->request->ids + t->n_ids;
 }
 
-/* Takes note of `n` tokens that the model has just been fed. */
-static void advance(struct engine *e, struct timeline *t, int32_t n)
+/* Takes note of `n` tokens that the timeline has for good. */
+static void keep(struct engine *e, struct timeline *t, const int32_t *ids, int32_t n)
 {
-    struct request *r = t->request;
-    bool prefill = t->next_id < 0;
-    memcpy(t->ids + t->n_ids, food(t), (size_t)n * sizeof *t->ids);
+    memcpy(t->ids + t->n_ids, ids, (size_t)n * sizeof *ids);
     t->n_ids += n;
-    t->next_id = -1;
-    ASSERT(sequence_length(t->sequence) == t->n_ids);
     save_prefixes(e, t, t->n_ids - n);
-    if (prefill)
-        tell_prefill(t);
-    if (t->n_ids >= r->n_ids)
-        answer(e, t);
+}
+
+static void advance_prompt(struct engine *e, struct timeline *t, int32_t n)
+{
+    keep(e, t, food(t), n);
+    ASSERT(sequence_length(t->sequence) == t->n_ids);
+    tell_prefill(t);
+    if (t->n_ids == t->request->n_ids)
+        answer(e, t, choose(e, t, t->logits));
+}
+
+/*
+ * The model was fed the sampled token and guesses.  A guess stands when it is the very token that
+ * is sampled now: the answer is what it would be without guessing, for every kind of sampling.
+ * From the first wrong one on the model forgets.
+ */
+static void advance_answer(struct engine *e, struct timeline *t)
+{
+    int32_t fed[1 + DRAFT_DEPTH_MAX], n_fed = t->n_next;
+    memcpy(fed, t->next, sizeof fed);
+    t->n_next = 0;
+    for (int32_t i = 0; i < n_fed; i++) {
+        keep(e, t, &fed[i], 1);
+        int32_t id = choose(e, t, t->logits + (int64_t)i * e->sampler.vocab_size);
+        bool stands = i + 1 < n_fed && id == fed[i + 1] && !is_stop(t->request, id);
+        if (!stands)
+            sequence_rewind(t->sequence, t->n_ids);
+        pthread_mutex_lock(&e->lock);
+        e->stats.drafts_right += stands;
+        pthread_mutex_unlock(&e->lock);
+        answer(e, t, id);
+        if (!stands)
+            return;
+        ASSERT(t->request != NULL); /* drafts never reach beyond tokens_max */
+        t->n_next = 0;
+    }
+}
+
+/* ---- guessing ------------------------------------------------------------------------------- */
+
+/* Rows that the draft block of this timeline has to take; what its window does not reach is left
+ * out. */
+static int32_t draft_rows(const struct timeline *t)
+{
+    int32_t from = t->n_ids - SLIDING_WINDOW;
+    if (sequence_draft_length(t->sequence) < from)
+        sequence_draft_skip(t->sequence, from);
+    return t->n_ids - sequence_draft_length(t->sequence);
+}
+
+/* A guess must be of use: the answer goes on behind the token that is fed for certain. */
+static bool wants_draft(const struct engine *e, const struct timeline *t)
+{
+    return e->options.draft_depth > 0 && t->request != NULL && t->n_next == 1 &&
+           t->request->n_answer + 1 < t->request->tokens_max;
+}
+
+/* Brings the draft block of one timeline up to its sampled token and takes its guess. */
+static void draft(struct engine *e, struct timeline *t)
+{
+    int32_t n = draft_rows(t), ids[SLIDING_WINDOW];
+    ASSERT(n >= 1 && n <= SLIDING_WINDOW);
+    memcpy(ids, t->ids + t->n_ids - n + 1, (size_t)(n - 1) * sizeof *ids);
+    ids[n - 1] = t->next[0];
+    struct draft_segment segment = {
+        .sequence = t->sequence, .next_ids = ids, .n = n, .logits_last = t->logits};
+    model_draft(e->model, &segment, 1);
+    /* The same draw as the token will have: guesses are right more often than the likeliest. */
+    int32_t id =
+        sampler_pick(&e->sampler, t->logits, &t->request->sampling, (uint64_t)t->n_ids + 1);
+    if (id == SAMPLE_FAULT)
+        return; /* of no consequence: the timeline itself will show it, if it is ill */
+    t->next[t->n_next++] = id;
+    pthread_mutex_lock(&e->lock);
+    e->stats.drafts++;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+static struct segment segment_of(const struct timeline *t, int32_t n)
+{
+    bool answers = t->n_next > 0 || t->n_ids + n == t->request->n_ids;
+    return (struct segment){
+        .sequence = t->sequence,
+        .ids = food(t),
+        .n = n,
+        .logits_last = answers && t->n_next <= 1 ? t->logits : NULL,
+        .logits_all = t->n_next > 1 ? t->logits : NULL,
+    };
 }
 
 static void step(struct engine *e)
@@ -382,23 +470,21 @@ static void step(struct engine *e)
         return;
     for (int32_t i = 0; i < e->options.sessions_max; i++) {
         struct timeline *t = &e->timelines[i];
-        if (take[i] == 0)
-            continue;
-        bool answers = t->n_ids + take[i] >= t->request->n_ids;
-        segments[n_segments++] = (struct segment){
-            .sequence = t->sequence,
-            .ids = food(t),
-            .n = take[i],
-            .logits_last = answers ? t->logits : NULL,
-        };
+        if (take[i] > 0 && wants_draft(e, t))
+            draft(e, t);
+        if (take[i] > 0)
+            segments[n_segments++] = segment_of(t, t->n_next > 0 ? t->n_next : take[i]);
     }
     model_step(e->model, segments, n_segments);
     pthread_mutex_lock(&e->lock);
     e->stats.steps++;
     pthread_mutex_unlock(&e->lock);
     for (int32_t i = 0; i < e->options.sessions_max; i++) {
-        if (take[i] > 0)
-            advance(e, &e->timelines[i], take[i]);
+        struct timeline *t = &e->timelines[i];
+        if (take[i] > 0 && t->n_next > 0)
+            advance_answer(e, t);
+        else if (take[i] > 0)
+            advance_prompt(e, t, take[i]);
     }
 }
 
@@ -472,9 +558,8 @@ static enum status engine_plan(struct engine *e, struct error *err)
         e->requests[i].ids = take_memory(o->context_max, sizeof(int32_t));
     for (int32_t i = 0; i < o->sessions_max; i++) {
         struct timeline *t = &e->timelines[i];
-        t->next_id = -1;
         t->ids = take_memory(o->context_max, sizeof(int32_t));
-        t->logits = take_memory(vocab_size, sizeof(float));
+        t->logits = take_memory((int64_t)(1 + DRAFT_DEPTH_MAX) * vocab_size, sizeof(float));
         enum status status = sequence_create(e->model, o->context_max, &t->sequence, err);
         if (status != OK)
             return status;
@@ -490,6 +575,8 @@ static enum status options_check(const struct engine_options *o, struct error *e
         return error_set(err, ERR_INPUT, "context: must be 2 to %d tokens", POSITIONS_MAX);
     if (o->queue_max < 0 || o->queue_max > QUEUE_MAX)
         return error_set(err, ERR_INPUT, "queue: must be 0 to %d", QUEUE_MAX);
+    if (o->draft_depth < 0 || o->draft_depth > DRAFT_DEPTH_MAX)
+        return error_set(err, ERR_INPUT, "draft depth: must be 0 to %d", DRAFT_DEPTH_MAX);
     return OK;
 }
 
@@ -497,6 +584,9 @@ enum status engine_create(struct model *take_model, const struct engine_options 
                           struct engine **out, struct error *err)
 {
     enum status status = options_check(options, err);
+    int32_t drafts = model_config(take_model)->num_nextn_predict_layers;
+    if (status == OK && options->draft_depth > drafts)
+        status = error_set(err, ERR_INPUT, "draft depth: this model drafts %d tokens", drafts);
     if (status != OK) {
         model_close(take_model);
         return status;

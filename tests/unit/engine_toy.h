@@ -30,7 +30,7 @@ struct model {
 };
 
 struct sequence {
-    int32_t n, tokens_max, number;
+    int32_t n, n_draft, tokens_max, number;
     uint64_t hash;
     uint64_t hashes[CONTEXT + 1]; /* behind so many tokens */
 };
@@ -57,7 +57,8 @@ static struct toy {
     struct step_entry entries[STEPS_MAX];
 } toy = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static const struct model_config TOY_CONFIG = {.name = "toy", .vocab_size = VOCAB};
+static const struct model_config TOY_CONFIG = {
+    .name = "toy", .vocab_size = VOCAB, .num_nextn_predict_layers = 1};
 
 static inline uint64_t mix(uint64_t x)
 {
@@ -109,7 +110,7 @@ void sequence_destroy(struct sequence *s)
 
 void sequence_reset(struct sequence *s)
 {
-    s->n = 0;
+    s->n = s->n_draft = 0;
     if (!toy.reset_bug)
         s->hash = 0;
 }
@@ -172,7 +173,42 @@ void snapshot_load_tail(const struct snapshots *p, int32_t slot, struct sequence
 {
     ASSERT(slot >= 0 && slot < 64 && length <= s->tokens_max && s->n == 0);
     s->hash = s->hashes[length] == p->tails[slot] ? p->tails[slot] : 0;
+    s->n = s->n_draft = length;
+}
+
+void sequence_rewind(struct sequence *s, int32_t length)
+{
+    ASSERT(length >= s->n_draft && length <= s->n);
     s->n = length;
+    s->hash = s->hashes[length];
+}
+
+int32_t sequence_draft_length(const struct sequence *s)
+{
+    return s->n_draft;
+}
+
+void sequence_draft_skip(struct sequence *s, int32_t length)
+{
+    ASSERT(length >= s->n_draft && length <= s->n);
+    s->n_draft = length;
+}
+
+/* Guesses the token behind the next one, right in two of three cases. */
+void model_draft(struct model *model, const struct draft_segment *segments, int n_segments)
+{
+    ASSERT(model->alive && n_segments == 1);
+    const struct draft_segment *g = segments;
+    struct sequence *s = g->sequence;
+    ASSERT(g->n > 0 && s->n_draft + g->n == s->n && g->logits_all == NULL);
+    for (int32_t t = 0; t + 1 < g->n; t++) {
+        int32_t at = s->n_draft + t + 1;
+        ASSERT(mix(s->hashes[at] ^ (uint64_t)(g->next_ids[t] + 1)) == s->hashes[at + 1]);
+    }
+    s->n_draft = s->n;
+    int32_t id = g->next_ids[g->n - 1];
+    uint64_t hash = mix(s->hash ^ (uint64_t)(id + 1));
+    toy_logits(mix(hash) % 3 == 0 ? ~hash : hash, id, g->logits_last);
 }
 
 void model_step(struct model *model, const struct segment *segments, int n_segments)
@@ -190,7 +226,7 @@ void model_step(struct model *model, const struct segment *segments, int n_segme
         struct sequence *s = g->sequence;
         for (int j = 0; j < i; j++)
             ASSERT(segments[j].sequence != s);
-        ASSERT(g->n > 0 && s->n + g->n <= s->tokens_max && g->logits_all == NULL);
+        ASSERT(g->n > 0 && s->n + g->n <= s->tokens_max);
         total += g->n;
         ASSERT(total <= STEP_TOKENS_MAX && toy.n_entries < STEPS_MAX);
         toy.entries[toy.n_entries++] = (struct step_entry){toy.steps, s->number, g->n, s->n};
@@ -198,6 +234,8 @@ void model_step(struct model *model, const struct segment *segments, int n_segme
             ASSERT(g->ids[t] >= 0 && g->ids[t] < VOCAB);
             s->hash = mix(s->hash ^ (uint64_t)(g->ids[t] + 1));
             s->hashes[s->n + t + 1] = s->hash;
+            if (g->logits_all != NULL)
+                toy_logits(s->hash, g->ids[t], g->logits_all + t * VOCAB);
         }
         if (toy.chunk_bug)
             s->hash = mix(s->hash);
@@ -237,7 +275,8 @@ static inline void toy_release(void)
 /* ---- requests ------------------------------------------------------------------------------- */
 
 /* With a prefix cache of so many blocks and as many tails; 0: none. */
-static inline struct engine *engine_start_cached(int32_t sessions, int32_t queue, int32_t pieces)
+static inline struct engine *engine_start_all(int32_t sessions, int32_t queue, int32_t pieces,
+                                              int32_t draft_depth)
 {
     static struct model model;
     ASSERT(toy.sequences_alive == 0);
@@ -251,14 +290,20 @@ static inline struct engine *engine_start_cached(int32_t sessions, int32_t queue
     const struct engine_options options = {.sessions_max = sessions,
                                            .context_max = CONTEXT,
                                            .queue_max = queue,
-                                           .prefix_bytes = (uint64_t)pieces * 2 * TOY_PIECE_BYTES};
+                                           .prefix_bytes = (uint64_t)pieces * 2 * TOY_PIECE_BYTES,
+                                           .draft_depth = draft_depth};
     assert_int_equal(engine_create(&model, &options, &engine, &err), OK);
     return engine;
 }
 
+static inline struct engine *engine_start_cached(int32_t sessions, int32_t queue, int32_t pieces)
+{
+    return engine_start_all(sessions, queue, pieces, 0);
+}
+
 static inline struct engine *engine_start(int32_t sessions, int32_t queue)
 {
-    return engine_start_cached(sessions, queue, 0);
+    return engine_start_all(sessions, queue, 0, 0);
 }
 
 static inline void engine_end(struct engine *engine)
