@@ -407,15 +407,23 @@ struct stream *completion_stream(struct completion *c)
     return c->stream;
 }
 
-/* "PATH: what" of mask_create as an error of the API. */
+/* "PATH: what" of mask_create as an error of the API; of a long path the end, which has the
+ * keyword.
+ */
 static bool mask_fail(enum status status, const struct error *why, struct api_error *err)
 {
-    return api_fail(err, status == ERR_CAPACITY ? API_SCHEMA_SIZE : API_SCHEMA, "%.*s",
-                    (int)strcspn(why->text, ":"), why->text);
+    enum api_code code = status == ERR_CAPACITY ? API_SCHEMA_SIZE : API_SCHEMA;
+    const char *base = strncmp(why->text, "schema", 6) == 0 ? "response_format.json_schema." : "";
+    size_t room = API_PARAM_BYTES - 1 - strlen(base), len = strcspn(why->text, ":");
+    if (len <= room)
+        return api_fail(err, code, "%s%.*s", base, (int)len, why->text);
+    room -= 3;
+    return api_fail(err, code, "%s...%.*s", base, (int)room, why->text + len - room);
 }
 
-/* What the answer is held to: only offered tools can be called, in the form that can be read, and
- * none where none is offered (a history with calls makes models try).  *out may stay NULL. */
+/* What the answer is held to: its format; only offered tools can be called, in the form that can be
+ * read, and none where none is offered (a history with calls makes models try).  *out may stay
+ * NULL. */
 static bool make_mask(const struct api *api, const struct request *request, struct mask **out,
                       struct api_error *err)
 {
@@ -428,7 +436,10 @@ static bool make_mask(const struct api *api, const struct request *request, stru
                                    .tool_name = request->choice_name == NULL
                                                     ? NULL
                                                     : json_object_get_string(request->choice_name),
-                                   .calls_max = request->calls_max};
+                                   .calls_max = request->calls_max,
+                                   .format = request->format,
+                                   .schema = request->schema,
+                                   .schema_strict = request->schema_strict};
     struct error why;
     *out = NULL;
     if (api->masks == NULL)

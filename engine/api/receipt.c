@@ -15,6 +15,7 @@ bool request_render(const struct exchange *x, const struct request *request, str
     turns_reader_init(&reader, api->turns, x->key.number);
     struct chat_request chat = {.messages = request->messages,
                                 .tools = request->tools,
+                                .response_format = request->schema,
                                 .thinking = request->thinking,
                                 .effort = request->effort,
                                 .drop_thinking = true,

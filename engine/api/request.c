@@ -164,16 +164,48 @@ static bool take_parallel(const struct field *f, struct json_object *value, stru
     return true;
 }
 
+/* response_format.json_schema: {name, strict, schema}; the name is for people. */
+static bool take_schema(struct json_object *format, struct request *out, struct api_error *err)
+{
+    static const char PATH[] = "response_format.json_schema";
+    struct json_object *named = json_member(format, "json_schema", NULL);
+    struct json_object *schema = json_member(named, "schema", NULL);
+    struct json_object *strict = json_member(named, "strict", NULL);
+    if (named == NULL)
+        return api_fail(err, API_MISSING, "%s", PATH);
+    if (!json_object_is_type(named, json_type_object))
+        return api_fail(err, API_TYPE, "%s", PATH);
+    if (schema == NULL)
+        return api_fail(err, API_MISSING, "%s.schema", PATH);
+    if (!json_object_is_type(schema, json_type_object))
+        return api_fail(err, API_TYPE, "%s.schema", PATH);
+    if (strict != NULL && !json_object_is_type(strict, json_type_boolean))
+        return api_fail(err, API_TYPE, "%s.strict", PATH);
+    out->schema = schema;
+    out->schema_strict = strict != NULL && json_object_get_boolean(strict);
+    return true;
+}
+
 static bool take_response_format(const struct field *f, struct json_object *value,
                                  struct request *out, struct api_error *err)
 {
-    (void)out;
+    static const struct {
+        const char *word;
+        enum mask_format format;
+    } ROWS[] = {
+        {"text", MASK_TEXT}, {"json_object", MASK_JSON_OBJECT}, {"json_schema", MASK_JSON_SCHEMA}};
     if (!json_object_is_type(value, json_type_object))
         return api_fail(err, API_TYPE, "%s", f->name);
     struct json_object *type = json_member(value, "type", NULL);
     if (type == NULL)
         return api_fail(err, API_MISSING, "%s.type", f->name);
-    return json_text_is(type, "text") || api_fail(err, API_PARAMETER, "%s", f->name);
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        if (json_text_is(type, ROWS[i].word)) {
+            out->format = ROWS[i].format;
+            return out->format != MASK_JSON_SCHEMA || take_schema(value, out, err);
+        }
+    }
+    return api_fail(err, API_VALUE, "%s.type", f->name);
 }
 
 static bool take_modalities(const struct field *f, struct json_object *value, struct request *out,

@@ -12,6 +12,7 @@
 #include "engine/base/json.h"
 #include "engine/engine.h"
 #include "engine/text/answer.h"
+#include "engine/text/mask.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,6 +38,9 @@ struct request {
     enum tool_choice choice;
     struct json_object *choice_name; /* in `root`: CHOICE_NAMED */
     int32_t calls_max;               /* tool calls in one answer; 0: no bound */
+    enum mask_format format;         /* of the content */
+    struct json_object *schema;      /* in `root`: MASK_JSON_SCHEMA */
+    bool schema_strict;
 };
 
 /**

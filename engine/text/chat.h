@@ -66,7 +66,8 @@ void chat_spans_free(struct chat_spans *spans);
 struct chat_request {
     struct json_object *messages; /* borrows: array, OpenAI form */
     struct json_object *tools;    /* borrows: array or NULL; attached to the first system message */
-    bool thinking;                /* open the answer with <think>, else with </think> */
+    struct json_object *response_format; /* borrows: a schema (object) or NULL; the same */
+    bool thinking;                       /* open the answer with <think>, else with </think> */
     const char *effort;     /* NULL, "high" or "max" (preview checkpoint: only max has a text) */
     bool drop_thinking;     /* forget reasoning of earlier turns; forced off by tools */
     chat_recall_fn *recall; /* NULL: every turn as it was sent; only asked when ids are wanted */

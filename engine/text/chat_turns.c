@@ -42,16 +42,30 @@ static bool has_system(struct json_object *messages)
     return false;
 }
 
-/* Reads all messages; the request's tools go to the first system message, or to an empty new one.
- */
+/* Moves what the request itself has for the first system message into that. */
+static enum status attach(struct chat_checker *checker, struct json_object **from,
+                          struct json_object **to, const char *name, size_t index)
+{
+    if (*from != NULL && *to != NULL)
+        return error_set(checker->err, ERR_INPUT, "messages[%zu].%s: the request has %s too", index,
+                         name, name);
+    if (*from != NULL)
+        *to = *from;
+    *from = NULL;
+    return OK;
+}
+
+/* Reads all messages; the request's tools and response format go to the first system message, or to
+ * an empty new one. */
 static enum status read_messages(const struct chat_request *request, struct chat_checker *checker,
                                  struct chat_turns *out)
 {
     struct json_object *tools = chat_or_null(request->tools);
-    if (tools != NULL && !has_system(request->messages)) {
-        out->turns[out->n_turns++].message =
-            (struct chat_message){.role = ROLE_SYSTEM, .task = -1, .tools = tools};
-        tools = NULL;
+    struct json_object *format = chat_or_null(request->response_format);
+    if ((tools != NULL || format != NULL) && !has_system(request->messages)) {
+        out->turns[out->n_turns++].message = (struct chat_message){
+            .role = ROLE_SYSTEM, .task = -1, .tools = tools, .response_format = format};
+        tools = format = NULL;
     }
     size_t count = json_object_array_length(request->messages);
     for (size_t i = 0; i < count; i++) {
@@ -64,12 +78,12 @@ static enum status read_messages(const struct chat_request *request, struct chat
             add_block(out, &message, i);
             continue;
         }
-        if (message.role == ROLE_SYSTEM && tools != NULL) {
-            if (message.tools != NULL)
-                return error_set(checker->err, ERR_INPUT,
-                                 "messages[%zu].tools: the request has tools too", i);
-            message.tools = tools;
-            tools = NULL;
+        if (message.role == ROLE_SYSTEM) {
+            status = attach(checker, &tools, &message.tools, "tools", i);
+            if (status == OK)
+                status = attach(checker, &format, &message.response_format, "response_format", i);
+            if (status != OK)
+                return status;
         }
         out->turns[out->n_turns++] =
             (struct chat_turn){.message = message, .first_message = i, .n_messages = 1};
@@ -233,6 +247,9 @@ enum status chat_turns_build(const struct chat_request *request, struct chat_tur
     struct chat_checker checker = {.err = err};
     *out = (struct chat_turns){0};
     enum status status = chat_tools_check(&checker, request->tools);
+    if (status == OK && request->response_format != NULL &&
+        !json_object_is_type(request->response_format, json_type_object))
+        status = error_set(err, ERR_INPUT, "response_format: expected an object");
     if (status == OK && !json_object_is_type(chat_or_null(request->messages), json_type_array))
         status = error_set(err, ERR_INPUT, "messages: expected an array with a message");
     if (status == OK) {

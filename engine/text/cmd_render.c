@@ -51,6 +51,7 @@ static enum status request_read(struct json_object *file, struct chat_request *o
     *out = (struct chat_request){
         .messages = json_member(file, "messages", NULL),
         .tools = json_member(file, "tools", NULL),
+        .response_format = json_member(file, "response_format", NULL),
         .thinking = strcmp(mode, "thinking") == 0,
         .effort = effort != NULL ? json_object_get_string(effort) : NULL,
         .drop_thinking = drop == NULL || json_object_get_boolean(drop),

@@ -34,7 +34,8 @@ const ROWS = [
   [{ tools: [{ type: "function", function: { name: "a b" } }] }, 400, "invalid_value", "tools[0].function.name"],
   [{ tools: [{ type: "web_search" }] }, 400, "unsupported_value", "tools[0].type"],
   [{ tool_choice: "required" }, 400, "missing_field", "tools"],
-  [{ response_format: { type: "json_object" } }, 400, "unsupported_parameter", "response_format"],
+  [{ response_format: { type: "xml" } }, 400, "invalid_value", "response_format.type"],
+  [{ response_format: { type: "json_schema" } }, 400, "missing_field", "response_format.json_schema"],
   [{ logit_bias: { 5: 1 } }, 400, "unsupported_parameter", "logit_bias"],
   [{ messages: [user("word ".repeat(40000))] }, 400, "context_length_exceeded", "messages"],
 ];

@@ -5,6 +5,7 @@ import { after } from "node:test";
 import { parseArgs } from "node:util";
 import { answers } from "./answers.js";
 import { errors } from "./errors.js";
+import { formats } from "./formats.js";
 import { lifecycle } from "./lifecycle.js";
 import { smoke } from "./smoke.js";
 import { attach, start, stop } from "./target.js";
@@ -16,11 +17,11 @@ const { values: flags } = parseArgs({ options: {
   url: { type: "string" },
   key: { type: "string" },
   smoke: { type: "boolean", default: false },
-  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "tools", "lifecycle"] },
+  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "tools", "formats", "lifecycle"] },
 } });
 
 const program = { engine: flags.engine, model: flags.model };
-const PARTS = { smoke, answers, errors, tools: (server) => tools(server, program), lifecycle: () => lifecycle(program) };
+const PARTS = { smoke, answers, errors, formats, tools: (server) => tools(server, program), lifecycle: () => lifecycle(program) };
 const chosen = flags.smoke ? ["smoke"] : flags.part;
 
 if (flags.url) {

@@ -81,6 +81,7 @@ static struct chat_request request_of(struct json_object *o)
     return (struct chat_request){
         .messages = json_member(o, "messages", NULL),
         .tools = json_member(o, "tools", NULL),
+        .response_format = json_member(o, "response_format", NULL),
         .thinking = thinking != NULL && strcmp(json_object_get_string(thinking), "thinking") == 0,
         .effort = effort != NULL ? json_object_get_string(effort) : NULL,
         .drop_thinking = drop == NULL || json_object_get_boolean(drop),
@@ -288,6 +289,15 @@ static const struct {
      BOS "S\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n"
          "{\"type\": \"object\", \"properties\": {\"x\": {\"type\": \"number\"}}}" U
          "U1" A NOTHINK},
+    {"L of the request, no system",
+     "{'thinking':'chat','response_format':{'type':'null'},'messages':[" USER1 "]}",
+     BOS "\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n"
+         "{\"type\": \"null\"}" U "U1" A NOTHINK},
+    {"L of the request",
+     "{'thinking':'chat','response_format':{'type':'null'},'messages':[{'role':'system','content':"
+     "'S'},{'role':'system','content':'T'}," USER1 "]}",
+     BOS "S\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n"
+         "{\"type\": \"null\"}T" U "U1" A NOTHINK},
     {"N",
      "{'thinking':'chat','messages':[" USER1
      "," CALL_F("'{\\'s\\':\\'a \\\\\\'b\\\\\\' <c>\\\\nd\\',\\'n\\':1.5,\\'t\\':true,\\'z\\':null,"
@@ -505,6 +515,10 @@ static const struct {
     {"{'messages':[{'role':'tool','content':'x','tool_call_id':1}]}", "messages[0].tool_call_id: "},
     {"{'messages':[{'role':'system','response_format':'SECRET'}]}",
      "messages[0].response_format: "},
+    {"{'response_format':'SECRET','messages':[{'role':'user','content':'x'}]}",
+     "response_format: "},
+    {"{'response_format':{'a':1},'messages':[{'role':'system','response_format':{'b':2}}]}",
+     "messages[0].response_format: the request has response_format too"},
     {"{'messages':[{'role':'user','content':'x','task':'SECRET'}]}", "messages[0].task: "},
     {"{'messages':[{'role':'user','content':'x','task':1}]}", "messages[0].task: "},
     {"{'messages':[{'role':'assistant','wo_eos':1}]}", "messages[0].wo_eos: "},
