@@ -8,10 +8,7 @@ SOAK=${1:-}
 NANO=build/serve/nano
 DEMO=rootfs/models/demo
 
-if [ ! -e $NANO/config.json ]; then
-    mkdir -p build/serve
-    build/synth tests/data/golden/nano.json $NANO --seed 1 >build/serve/synth.log
-fi
+tests/serve/network.sh
 status=0
 if [ -n "$SOAK" ]; then
     seed=$RANDOM
