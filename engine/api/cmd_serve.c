@@ -126,7 +126,8 @@ static enum status open_engine(struct box *box, const struct flags *flags, struc
     return engine_create(model,
                          &(struct engine_options){.sessions_max = flags->sessions,
                                                   .context_max = flags->context,
-                                                  .queue_max = QUEUE_DEFAULT},
+                                                  .queue_max = QUEUE_DEFAULT,
+                                                  .prefix_bytes = PREFIX_BYTES_DEFAULT},
                          &box->engine, err);
 }
 
