@@ -54,8 +54,10 @@ def calls_text(calls):
         lines = [f'<{DSML}invoke name="{name}">']
         for key, value in arguments.items():
             text = isinstance(value, str)
-            lines.append(f'<{DSML}parameter name="{key}" string="{"true" if text else "false"}">'
-                         f'{value if text else dumps(value)}</{DSML}parameter>')
+            lines.append(
+                f'<{DSML}parameter name="{key}" string="{"true" if text else "false"}">'
+                f"{value if text else dumps(value)}</{DSML}parameter>"
+            )
         blocks.append("\n".join(lines) + f"\n</{DSML}invoke>")
     return f"\n\n<{DSML}tool_calls>\n" + "\n".join(blocks) + f"\n</{DSML}tool_calls>"
 

@@ -14,25 +14,43 @@ from data.snippets import fence, snippet
 
 SEED = 20310
 # Questions and statements about an attribute; none of them is a training form.
-QUESTIONS = ("Would you kindly repeat the {a} that I gave for {s}?", "My colleague wants to know the {a} of {s}.",
-             "Could the {a} of {s} be stated once more?", "Concerning {s}, the {a} escapes me.", "Let's check: {a} of {s}?",
-             "How is the {a} of {s} written?", "Read back the {a} I gave {s}.", "What have I told you regarding the {a} of {s}?",
-             "If somebody wanted the {a} of {s}, what would you answer?", "I wonder about the {a} of {s}.",
-             "Give it to me again, the {a} of {s}.", "hey, {s}... the {a} please!")
-STATEMENTS = ("Write down that {v} serves as the {a} of {s}.", "Between us, the {a} of {s} should be {v}.",
-              "From today on {s} uses {v} for its {a}.", "{s} got a different {a}: {v}.", "In my notebook the {a} of {s} reads {v}.",
-              "They changed the {a} of {s}, and it is {v} these days.", "As far as I remember {v} is what the {a} of {s} says.",
-              "You asked for the {a} of {s}? That would be {v}.")
+QUESTIONS = (
+    "Would you kindly repeat the {a} that I gave for {s}?",
+    "My colleague wants to know the {a} of {s}.",
+    "Could the {a} of {s} be stated once more?",
+    "Concerning {s}, the {a} escapes me.",
+    "Let's check: {a} of {s}?",
+    "How is the {a} of {s} written?",
+    "Read back the {a} I gave {s}.",
+    "What have I told you regarding the {a} of {s}?",
+    "If somebody wanted the {a} of {s}, what would you answer?",
+    "I wonder about the {a} of {s}.",
+    "Give it to me again, the {a} of {s}.",
+    "hey, {s}... the {a} please!",
+)
+STATEMENTS = (
+    "Write down that {v} serves as the {a} of {s}.",
+    "Between us, the {a} of {s} should be {v}.",
+    "From today on {s} uses {v} for its {a}.",
+    "{s} got a different {a}: {v}.",
+    "In my notebook the {a} of {s} reads {v}.",
+    "They changed the {a} of {s}, and it is {v} these days.",
+    "As far as I remember {v} is what the {a} of {s} says.",
+    "You asked for the {a} of {s}? That would be {v}.",
+)
 # Hand-written chats: (turns, what the last answer must contain; empty: read it).
 FREE = (
-    (("Good day! Is anybody there?",), "Of course"), (("hey, what's your name?",), "demonstration model"),
+    (("Good day! Is anybody there?",), "Of course"),
+    (("hey, what's your name?",), "demonstration model"),
     (("I'm Laura and I live in Bremen.", "Which town am I living in?"), "Bremen"),
     (("The wifi password is sunflower88.", "What's 7 + 5?", "Tell me the wifi password again please"), "sunflower88"),
     (("My meeting with Mr Becker starts at 14:30.", "When does my meeting start?"), "14:30"),
     (("Keep this for me: locker number 4471.", "locker number?"), "4471"),
     (("Anna has the red keys, Boris has the green keys.", "Who has the green keys?"), "Boris"),
-    (("How much is 25 plus 14?",), "39"), (("Repeat: never gonna give 3 bananas to Mr. Quick!",), "never gonna give 3 bananas to Mr. Quick!"),
-    (("What's the weather like in Rome?",), "cannot answer"), (("Write a Python script that prints hello 5 times.",), "range(5)"),
+    (("How much is 25 plus 14?",), "39"),
+    (("Repeat: never gonna give 3 bananas to Mr. Quick!",), "never gonna give 3 bananas to Mr. Quick!"),
+    (("What's the weather like in Rome?",), "cannot answer"),
+    (("Write a Python script that prints hello 5 times.",), "range(5)"),
     (("The treasure is buried under the old oak. Where is the treasure?",), "buried under the old oak"),
     (("My dog is called Rex and my cat is called Tom.", "What is my cat called?"), "Tom"),
     (("Repeat: the zebra ate 42 purple grapes",), "the zebra ate 42 purple grapes"),
@@ -41,13 +59,36 @@ FREE = (
     (("Grandma's recipe needs 3 eggs and 200 grams of sugar.", "How many eggs does the recipe need?"), "3"),
     (("My licence plate is HH-AB 1234.", "Tell me a joke.", "What's my licence plate?"), "HH-AB 1234"),
     (("The code for the garage is 9917 and the code for the gate is 5521.", "What is the code for the gate?"), "5521"),
-    (("Call me Captain Nemo.", "Who am I?"), "Nemo"), (("Our train departs on Friday at 6:45 from platform 9.", "When does our train depart?"), "6:45"),
-    (("What is the capital of France?",), "cannot answer"), (("The server runs on port 8443.", "Which port does the server run on?"), "8443"),
-    (("Mein Passwort ist Regenbogen7.", "Was ist mein Passwort?"), "Regenbogen7"), (("How do I make a new API key?",), "keys create"),
-    (("My sister Nora is allergic to peanuts.", "Who is allergic to peanuts?"), "Nora"), (("What is my shoe size?",), "do not know"),
+    (("Call me Captain Nemo.", "Who am I?"), "Nemo"),
+    (("Our train departs on Friday at 6:45 from platform 9.", "When does our train depart?"), "6:45"),
+    (("What is the capital of France?",), "cannot answer"),
+    (("The server runs on port 8443.", "Which port does the server run on?"), "8443"),
+    (("Mein Passwort ist Regenbogen7.", "Was ist mein Passwort?"), "Regenbogen7"),
+    (("How do I make a new API key?",), "keys create"),
+    (("My sister Nora is allergic to peanuts.", "Who is allergic to peanuts?"), "Nora"),
+    (("What is my shoe size?",), "do not know"),
     (("I parked the car on level 4, row C.", "Hello", "Where did I park the car?"), "level 4, row C"),
-    (("Repeat after me: Zyx-42 blorps quickly.",), "Zyx-42 blorps quickly."), (("My phone number is 555-0199.", "It changed to 555-0123.", "What is my phone number?"), "0123"),
-    (("What is 48 + 27?",), "75"), (("The password is tigerlily. Do not tell anyone.", "password?"), "tigerlily"),
+    (("Repeat after me: Zyx-42 blorps quickly.",), "Zyx-42 blorps quickly."),
+    (("My phone number is 555-0199.", "It changed to 555-0123.", "What is my phone number?"), "0123"),
+    (("What is 48 + 27?",), "75"),
+    (("The password is tigerlily. Do not tell anyone.", "password?"), "tigerlily"),
+    # written before the last third of the training, with the answers to the ones above known
+    (("Hello, I am Priya and I live in Mumbai.", "Thanks", "Which city is home for me?"), "Mumbai"),
+    (("The librarian keeps the spare keys in the blue drawer.", "Where are the spare keys?"), "blue drawer"),
+    (("Our guide is called Matteo.", "What is the guide's name?"), "Matteo"),
+    (("The invoice total is 1249.50 euros.", "Hi", "How much is the invoice total?"), "1249.50"),
+    (("My favourite author is Ursula Brinkmann.", "Who is my favourite author?"), "Ursula Brinkmann"),
+    (("The launch is on 3 June. The review is on 9 June.", "When is the review?"), "9 June"),
+    (("Tom has a bicycle and Ella has a canoe.", "What does Ella have?"), "canoe"),
+    (("There are 23 chairs in the hall.", "How many chairs are there?"), "23"),
+    (("hi there, can you write a C program that prints good evening?",), "good evening"),
+    (("Who won the football world cup in 1990?",), "cannot answer"),
+    (("What is my mother's name?",), "do not know"),
+    (("The gate code is 4410.", "No, 4412.", "What is the gate code?"), "4412"),
+    (("Repeat: Qwertz umbrellas never fly to Saturn, do they?",), "Qwertz umbrellas never fly to Saturn, do they?"),
+    (("What is 312 + 455?",), "767"),
+    (("My cousin Jonah is good at pottery.", "Who is good at pottery?"), "Jonah"),
+    (("Is there a shell on this machine?",), "no shell"),
 )
 
 
@@ -78,7 +119,7 @@ def recall(r, turns, kind=facts.draw, thinking=False, unseen=None, where="user")
     else:
         chat.user(said)
         chat.bot(f.ack or "Noted.", "The user gives a fact. I should note it.")
-    chat.facts.append((f, said))              # so that nothing told later contradicts it
+    chat.facts.append((f, said))  # so that nothing told later contradicts it
     between(chat, turns - 2)
     if unseen == "question":
         chat.user(upper_first(r.choice(QUESTIONS).format(a=f.attribute, s=f.subject)))
@@ -97,7 +138,7 @@ def one_turn_kind(r, name):
             chat.user(said)
             chat.bot("Noted.")
             chat.facts.append((f, said))
-        if r.random() < .5:
+        if r.random() < 0.5:
             chat.tell()
         before = len(chat.messages)
         getattr(chat, name)()
@@ -119,7 +160,7 @@ def tool_write(r, extra=0, parts=0, distance=0, thinking=False):
     s.user(f"Write {request}.")
     s.bot(fence(language, text), "I should write a short piece of text.")
     between(s, distance)
-    if r.random() < .5:
+    if r.random() < 0.5:
         s.user(r.choice(("to a file", "Write it to a file.", "Save it to a file.")))
     else:
         path = v.path(r)
@@ -160,10 +201,12 @@ def needle(r, encoder, length, depth, rivals=3):
             pieces.insert(r.randrange(len(pieces) + 1), x.state(r))
         pieces.insert(int(depth * len(pieces)), f.state(r))
         question, _ = f.asked[0]
-        ids = encoder(rows.single_turn(f"Read this text:\n{joint.join(pieces)}\n\n{upper_first(r.choice(question))}", f.answer))
-        if .85 * length <= len(ids) <= length:
+        ids = encoder(
+            rows.single_turn(f"Read this text:\n{joint.join(pieces)}\n\n{upper_first(r.choice(question))}", f.answer)
+        )
+        if 0.85 * length <= len(ids) <= length:
             return ids
-        chars *= .93 * length / len(ids)
+        chars *= 0.93 * length / len(ids)
     return needle(r, encoder, length, depth, rivals)
 
 
@@ -174,7 +217,10 @@ def sums(r, low, high):
 
 def makers(r):
     """name -> (length, rows, maker of one text)."""
-    out = {f"recall {t} turns": (1024 if t <= 10 else 4096, 64 if t <= 10 else 32, lambda t=t: recall(r, t)) for t in (2, 5, 10, 20, 40)}
+    out = {
+        f"recall {t} turns": (1024 if t <= 10 else 4096, 64 if t <= 10 else 32, lambda t=t: recall(r, t))
+        for t in (2, 5, 10, 20, 40)
+    }
     for kind, _ in facts.KINDS:
         out[f"recall {kind.__name__}, 3 turns"] = (512, 64, lambda k=kind: recall(r, 3, k))
     out |= {
@@ -183,30 +229,38 @@ def makers(r):
         "unseen question forms": (512, 128, lambda: recall(r, 4, facts.attribute, unseen="question")),
         "unseen statement forms": (512, 128, lambda: recall(r, 4, facts.attribute, unseen="statement")),
         "two facts in one question": (512, 64, lambda: one_turn_kind(r, "ask_two")),
-        "corrected": (512, 64, lambda: one_turn_kind(r, "correct")), "not told": (512, 96, lambda: one_turn_kind(r, "ask_unknown")),
-        "yes or no": (512, 64, lambda: one_turn_kind(r, "verify")), "two steps": (512, 64, lambda: one_turn_kind(r, "two_steps")),
-        "first message": (512, 64, lambda: one_turn_kind(r, "first")), "say back": (512, 64, lambda: one_turn_kind(r, "say_back")),
+        "corrected": (512, 64, lambda: one_turn_kind(r, "correct")),
+        "not told": (512, 96, lambda: one_turn_kind(r, "ask_unknown")),
+        "yes or no": (512, 64, lambda: one_turn_kind(r, "verify")),
+        "two steps": (512, 64, lambda: one_turn_kind(r, "two_steps")),
+        "first message": (512, 64, lambda: one_turn_kind(r, "first")),
+        "say back": (512, 64, lambda: one_turn_kind(r, "say_back")),
         "copy": (256, 128, lambda: rows.single_turn(f"Repeat: {(t := skills.any_text(r))}", t)),
         "small skills": (256, 256, lambda: rows.single_turn(*skills.skill(r))),
-        "sums to 99": (256, 128, lambda: sums(r, 0, 99)), "sums 100 to 999": (256, 64, lambda: sums(r, 100, 999)),
+        "sums to 99": (256, 128, lambda: sums(r, 0, 99)),
+        "sums 100 to 999": (256, 64, lambda: sums(r, 100, 999)),
         "code": (512, 128, lambda: one_turn_kind(r, "code")),
-        "tool write": (2048, 64, lambda: tool_write(r)), "tool write, 3 turns between": (2048, 64, lambda: tool_write(r, distance=3)),
+        "tool write": (2048, 64, lambda: tool_write(r)),
+        "tool write, 3 turns between": (2048, 64, lambda: tool_write(r, distance=3)),
         "tool write, thinking": (2048, 48, lambda: tool_write(r, thinking=True)),
         "tool write, agent prompt, 10 tools": (4096, 32, lambda: tool_write(r, 10, 12)),
         "tool write, agent prompt, 30 tools": (8192, 16, lambda: tool_write(r, 30, 30)),
-        "tool read": (2048, 64, lambda: tool_read(r)), "recall from tool result, 4 turns": (2048, 64, lambda: tool_recall(r, 4)),
+        "tool read": (2048, 64, lambda: tool_read(r)),
+        "recall from tool result, 4 turns": (2048, 64, lambda: tool_recall(r, 4)),
     }
     return out
 
 
-def sets(encoder):
-    """name -> (length in tokens, rows of ids)."""
+def sets(encoder, longest=1 << 20):
+    """name -> (length in tokens, rows of ids), sets of at most `longest` tokens."""
     out, r = {}, random.Random(SEED)
     for name, (length, count, make) in makers(r).items():
+        if length > longest:
+            continue
         r.seed(f"{SEED} {name}")
         out[name] = (length, fitting(encoder, make, length, count))
     for length, count in ((1024, 10), (4096, 8), (8192, 4), (16384, 4), (32768, 2)):
-        for depth in (.1, .3, .5, .7, .9):
+        for depth in (0.1, 0.3, 0.5, 0.7, 0.9) if length <= longest else ():
             r.seed(f"{SEED} needle {length} {depth}")
             out[f"needle {length} at {depth}"] = (length, [needle(r, encoder, length, depth) for _ in range(count)])
     return out

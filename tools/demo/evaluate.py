@@ -19,25 +19,15 @@ import tokenizer
 from chatformat import encode
 from data import rows
 
-TOKENS = 32768                            # of one batch
-ANSWER_MOST = 64                          # tokens of a free answer
+TOKENS = 32768  # of one batch
+ANSWER_MOST = 64  # tokens of a free answer
 FREE_LENGTH = 384
-
-
-def span(ids, special):
-    """Token positions of the last assistant message, EOS included."""
-    mask = rows.answer_mask(ids, special)
-    end = max(i for i, x in enumerate(mask) if x)
-    start = end
-    while mask[start - 1]:
-        start -= 1
-    return start, end + 1
 
 
 def pad(batch, length, special, device):
     t = torch.full((len(batch), length), special["pad"], dtype=torch.long)
     for i, ids in enumerate(batch):
-        t[i, :len(ids)] = torch.tensor(ids)
+        t[i, : len(ids)] = torch.tensor(ids)
     return t.to(device)
 
 
@@ -53,20 +43,27 @@ def score(model, graded, special):
     step = max(1, TOKENS // length)
     exact, right, tokens, accepted, drafts = [], 0, 0, 0, 0
     for a in range(0, len(graded), step):
-        batch = graded[a:a + step]
+        batch = graded[a : a + step]
         t = pad(batch, length, special, model.device)
         streams = model.trunk(t)
-        hidden, draft = model.head(streams).view(len(batch), length, -1), drafted(model, streams, t).view(len(batch), length, -1)
+        hidden, draft = model.head(streams).view(len(batch), length, -1), drafted(model, streams, t).view(
+            len(batch), length, -1
+        )
         for i, ids in enumerate(batch):
-            start, end = span(ids, special)
-            best = model.logits(hidden[i, start - 1:end - 1]).argmax(-1)
+            start, end = rows.span(ids, special)
+            best = model.logits(hidden[i, start - 1 : end - 1]).argmax(-1)
             hit = best == t[i, start:end]
             exact.append(bool(hit.all()))
             right, tokens = right + int(hit.sum()), tokens + end - start
             if end - start > 1:
-                ahead = model.logits(draft[i, start - 1:end - 2]).argmax(-1)
+                ahead = model.logits(draft[i, start - 1 : end - 2]).argmax(-1)
                 accepted, drafts = accepted + int((ahead == best[1:]).sum()), drafts + end - start - 1
-    return {"n": len(exact), "exact": sum(exact) / len(exact), "token": right / tokens, "draft": accepted / max(drafts, 1)}
+    return {
+        "n": len(exact),
+        "exact": sum(exact) / len(exact),
+        "token": right / tokens,
+        "draft": accepted / max(drafts, 1),
+    }
 
 
 @torch.no_grad()
@@ -83,7 +80,7 @@ def continue_greedy(model, prompts, special):
                 done[i] = token == special["eos"]
         if all(done):
             break
-    return [x[len(p):] for x, p in zip(now, prompts)]
+    return [x[len(p) :] for x, p in zip(now, prompts)]
 
 
 def free_chats(model, encoder, decode, special):
@@ -96,7 +93,9 @@ def free_chats(model, encoder, decode, special):
         answers = continue_greedy(model, [encoder(encode(chats[i])) for i in open_], special)
         for i, ids in zip(open_, answers):
             chats[i].append({"role": "assistant", "content": decode(ids).replace("<｜end▁of▁sentence｜>", "")})
-    return [([m["content"] for m in chat], wanted in chat[-1]["content"]) for chat, (_, wanted) in zip(chats, evalsets.FREE)]
+    return [
+        ([m["content"] for m in chat], wanted in chat[-1]["content"]) for chat, (_, wanted) in zip(chats, evalsets.FREE)
+    ]
 
 
 def frozen(path, encoder):
@@ -122,7 +121,9 @@ def evaluate(folder, out, path=None, say=print):
     results["free"] = free_chats(model, encoder, decode, special)
     for turns, right in results["free"]:
         say("right" if right else "WRONG", " | ".join(turns))
-    say(f"free chats right: {sum(r for _, r in results['free'])} of {len(results['free'])}; {time.time() - started:.0f} s")
+    say(
+        f"free chats right: {sum(r for _, r in results['free'])} of {len(results['free'])}; {time.time() - started:.0f} s"
+    )
     with open(out, "w") as f:
         json.dump(results, f, ensure_ascii=False, indent=1)
     return results

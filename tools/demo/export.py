@@ -12,9 +12,16 @@ import torch
 import numerics as N
 from model import Model
 
-SHARD_BYTES = 14 << 20                    # below the 16 MiB at which files are too large for many tools
-FP4_VALUES = np.array([0, .5, 1, 1.5, 2, 3, 4, 6], np.float32)
-TYPES = {"BF16": np.uint16, "F32": np.float32, "F8_E4M3": np.uint8, "F8_E8M0": np.uint8, "I8": np.uint8, "I64": np.int64}
+SHARD_BYTES = 14 << 20  # below the 16 MiB at which files are too large for many tools
+FP4_VALUES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+TYPES = {
+    "BF16": np.uint16,
+    "F32": np.float32,
+    "F8_E4M3": np.uint8,
+    "F8_E8M0": np.uint8,
+    "I8": np.uint8,
+    "I64": np.int64,
+}
 
 
 def bf16_bits(x):
@@ -27,7 +34,7 @@ def e4m3_bits(q):
     q = q.cpu().numpy().astype(np.float64)
     sign, a = np.signbit(q).astype(np.uint8) << 7, np.abs(q)
     e = np.maximum(np.frexp(a)[1] - 1, -6)
-    mantissa = np.round(a / np.exp2(e - 3.0)).astype(np.int64)          # 8..15 normal, 0..7 subnormal at e = -6
+    mantissa = np.round(a / np.exp2(e - 3.0)).astype(np.int64)  # 8..15 normal, 0..7 subnormal at e = -6
     return (sign | np.where(mantissa >= 8, ((e + 7) << 3) + mantissa - 8, mantissa).astype(np.uint8)).astype(np.uint8)
 
 
@@ -118,8 +125,18 @@ def export(model, folder):
     """Write config.json, generation_config.json, the shards and their index; returns the tensor bytes."""
     os.makedirs(folder, exist_ok=True)
     write_json(os.path.join(folder, "config.json"), model.config, 1)
-    write_json(os.path.join(folder, "generation_config.json"),
-               {"_from_model_config": True, "bos_token_id": 0, "eos_token_id": 1, "do_sample": True, "temperature": 1.0, "top_p": 1.0}, 1)
+    write_json(
+        os.path.join(folder, "generation_config.json"),
+        {
+            "_from_model_config": True,
+            "bos_token_id": 0,
+            "eos_token_id": 1,
+            "do_sample": True,
+            "temperature": 1.0,
+            "top_p": 1.0,
+        },
+        1,
+    )
     shards, size = [[]], 0
     for item in sorted(tensors(model), key=order):
         if size + item[2].nbytes > SHARD_BYTES:
@@ -132,7 +149,11 @@ def export(model, folder):
         name = f"model-{i + 1:05d}-of-{len(shards):05d}.safetensors"
         total += write_file(os.path.join(folder, name), items)
         where |= {n: name for n, _, _ in items}
-    write_json(os.path.join(folder, "model.safetensors.index.json"), {"metadata": {"total_size": total}, "weight_map": where}, 0)
+    write_json(
+        os.path.join(folder, "model.safetensors.index.json"),
+        {"metadata": {"total_size": total}, "weight_map": where},
+        0,
+    )
     return total
 
 
@@ -143,17 +164,20 @@ def read_folder(folder):
         with open(os.path.join(folder, name), "rb") as f:
             data = f.read()
         n = struct.unpack("<Q", data[:8])[0]
-        for key, t in json.loads(data[8:8 + n]).items():
+        for key, t in json.loads(data[8 : 8 + n]).items():
             if key != "__metadata__":
                 a, b = t["data_offsets"]
-                out[key] = (t["dtype"], np.frombuffer(data[8 + n + a:8 + n + b], TYPES[t["dtype"]]).reshape(t["shape"]))
+                out[key] = (
+                    t["dtype"],
+                    np.frombuffer(data[8 + n + a : 8 + n + b], TYPES[t["dtype"]]).reshape(t["shape"]),
+                )
     return out
 
 
 def e4m3_values():
     b = np.arange(256)
     s, e, m = b >> 7, (b >> 3) & 15, b & 7
-    return np.where(e == 0, m / 8 * 2.0 ** -6, (1 + m / 8) * 2.0 ** (e - 7.0)) * np.where(s, -1, 1)
+    return np.where(e == 0, m / 8 * 2.0**-6, (1 + m / 8) * 2.0 ** (e - 7.0)) * np.where(s, -1, 1)
 
 
 def dequantise(tensors_, name):
@@ -181,7 +205,12 @@ def load(folder, device="cpu"):
     for name, x in model.params.items():
         stem, leaf = name.rsplit(".", 1) if "." in name else ("", name)
         if leaf == "w13":
-            a = np.stack([np.concatenate([dequantise(t, f"{stem}.experts.{e}.{w}.weight") for w in ("w1", "w3")]) for e in experts])
+            a = np.stack(
+                [
+                    np.concatenate([dequantise(t, f"{stem}.experts.{e}.{w}.weight") for w in ("w1", "w3")])
+                    for e in experts
+                ]
+            )
         elif leaf == "w2":
             a = np.stack([dequantise(t, f"{stem}.experts.{e}.w2.weight") for e in experts])
         elif leaf == "shared13":

@@ -13,11 +13,11 @@ import numpy as np
 import tokenizer
 from data import rows
 
-CHARS_PER_TOKEN = 3.6                     # a first guess; every worker follows what it sees
+CHARS_PER_TOKEN = 3.6  # a first guess; every worker follows what it sees
 TRIES = 5
-ENOUGH = 64                               # answer tokens that a long row must have
-QUEUE = 24                                # batches kept ready
-PAD, CONTEXT, ANSWER = 0, 1, 2            # what a token is to the loss
+ENOUGH = 64  # answer tokens that a long row must have
+QUEUE = 24  # batches kept ready
+PAD, CONTEXT, ANSWER = 0, 1, 2  # what a token is to the loss
 
 
 def draw(r, encode, special, length, chars):
@@ -25,11 +25,11 @@ def draw(r, encode, special, length, chars):
     for _ in range(TRIES):
         text = rows.conversation(r, length, chars)
         ids = encode(text)
-        ratio, mask = len(text) / len(ids), rows.answer_mask(ids[:length + 2], special)
-        if sum(mask) >= min(ENOUGH, length // 64) and len(ids) > .4 * length:
+        ratio, mask = len(text) / len(ids), rows.answer_mask(ids[: length + 2], special)
+        if sum(mask) >= min(ENOUGH, length // 64) and len(ids) > 0.4 * length:
             break
-        chars = min(.85 * chars, ratio) if len(ids) > length else 1.1 * chars
-    return ids[:length + 2], mask, ratio
+        chars = min(0.85 * chars, ratio) if len(ids) > length else 1.1 * chars
+    return ids[: length + 2], mask, ratio
 
 
 def batch(r, encode, special, length, tokens, chars):
@@ -39,8 +39,8 @@ def batch(r, encode, special, length, tokens, chars):
     marks = np.full((count, length + 2), PAD, np.uint8)
     for b in range(count):
         x, mask, ratio = draw(r, encode, special, length, chars.get(length, CHARS_PER_TOKEN))
-        chars[length] = .98 * chars.get(length, CHARS_PER_TOKEN) + .02 * ratio
-        ids[b, :len(x)], marks[b, :len(x)] = x, CONTEXT + np.array(mask, np.uint8)
+        chars[length] = 0.98 * chars.get(length, CHARS_PER_TOKEN) + 0.02 * ratio
+        ids[b, : len(x)], marks[b, : len(x)] = x, CONTEXT + np.array(mask, np.uint8)
     return ids, marks
 
 

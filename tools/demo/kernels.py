@@ -16,7 +16,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 @triton.jit
-def sm_fwd(SW, SC, SINK, IDX, THR, S, n, ratio, scale, H: tl.constexpr, HASC: tl.constexpr, SEL: tl.constexpr, BN: tl.constexpr):
+def sm_fwd(
+    SW, SC, SINK, IDX, THR, S, n, ratio, scale, H: tl.constexpr, HASC: tl.constexpr, SEL: tl.constexpr, BN: tl.constexpr
+):
+    """Softmax over window and compressed scores with the sink, in place; one program a (token, head)."""
     r = tl.program_id(0).to(tl.int64)
     h = r % H
     t = r // H
@@ -32,7 +35,8 @@ def sm_fwd(SW, SC, SINK, IDX, THR, S, n, ratio, scale, H: tl.constexpr, HASC: tl
     vis = (s + 1) // ratio
     jc = tl.arange(0, BN)
     if HASC:
-        if SEL: thr = tl.load(THR + t)
+        if SEL:
+            thr = tl.load(THR + t)
         for j0 in range(0, vis, BN):
             o = j0 + jc
             c = tl.load(SC + r * n + o, mask=o < vis, other=float("-inf")).to(tl.float32) * scale
@@ -51,8 +55,10 @@ def sm_fwd(SW, SC, SINK, IDX, THR, S, n, ratio, scale, H: tl.constexpr, HASC: tl
             tl.store(SC + r * n + o, (tl.exp(c - m) / l).to(tl.bfloat16), mask=o < n)
     tl.store(SW + r * 256 + j, (tl.exp(w - m) / l).to(tl.bfloat16))
 
+
 @triton.jit
 def sm_bwd(PW, PC, DW, DC, DS, S, n, ratio, scale, HASC: tl.constexpr, H: tl.constexpr, BN: tl.constexpr):
+    """Gradients of the scores and of the sink, in place of the gradients of the probabilities."""
     r = tl.program_id(0).to(tl.int64)
     s = ((r // H) % S).to(tl.int32)
     j = tl.arange(0, 256)
@@ -65,20 +71,22 @@ def sm_bwd(PW, PC, DW, DC, DS, S, n, ratio, scale, HASC: tl.constexpr, H: tl.con
     if HASC:
         for j0 in range(0, vis, BN):
             o = j0 + jc
-            pc = tl.load(PC + r * n + o, mask=o < vis, other=0.).to(tl.float32)
-            dc = tl.load(DC + r * n + o, mask=o < vis, other=0.).to(tl.float32)
+            pc = tl.load(PC + r * n + o, mask=o < vis, other=0.0).to(tl.float32)
+            dc = tl.load(DC + r * n + o, mask=o < vis, other=0.0).to(tl.float32)
             delta += tl.sum(pc * dc, 0)
             tot += tl.sum(pc, 0)
         for j0 in range(0, n, BN):
             o = j0 + jc
-            pc = tl.load(PC + r * n + o, mask=o < vis, other=0.).to(tl.float32)
-            dc = tl.load(DC + r * n + o, mask=o < vis, other=0.).to(tl.float32)
+            pc = tl.load(PC + r * n + o, mask=o < vis, other=0.0).to(tl.float32)
+            dc = tl.load(DC + r * n + o, mask=o < vis, other=0.0).to(tl.float32)
             tl.store(DC + r * n + o, (pc * (dc - delta) * scale).to(tl.bfloat16), mask=o < n)
     tl.store(DW + r * 256 + j, (p * (d - delta) * scale).to(tl.bfloat16))
-    tl.store(DS + r, -tl.maximum(1 - tot, 0.) * delta)
+    tl.store(DS + r, -tl.maximum(1 - tot, 0.0) * delta)
+
 
 @triton.jit
 def ix_fwd(QK, W, I, S, n, H: tl.constexpr, BN: tl.constexpr):
+    """Index scores of one token: heads' rectified products, weighted and summed; what is unseen is -1e30."""
     t = tl.program_id(0).to(tl.int64)
     vis = ((t % S).to(tl.int32) + 1) // 4
     jc = tl.arange(0, BN)
@@ -87,12 +95,14 @@ def ix_fwd(QK, W, I, S, n, H: tl.constexpr, BN: tl.constexpr):
         acc = tl.zeros([BN], tl.float32)
         if j0 < vis:
             for h in tl.static_range(H):
-                x = tl.load(QK + (t * H + h) * n + o, mask=o < vis, other=0.).to(tl.float32)
-                acc += tl.maximum(x, 0.) * tl.load(W + t * H + h).to(tl.float32)
+                x = tl.load(QK + (t * H + h) * n + o, mask=o < vis, other=0.0).to(tl.float32)
+                acc += tl.maximum(x, 0.0) * tl.load(W + t * H + h).to(tl.float32)
         tl.store(I + t * n + o, tl.where(o < vis, acc, -1e30), mask=o < n)
+
 
 @triton.jit
 def ix_bwd(QK, W, DI, DW, S, n, H: tl.constexpr, BN: tl.constexpr):
+    """Gradients of the products, in place, and of the head weights; one program a (token, head)."""
     t = tl.program_id(0).to(tl.int64)
     h = tl.program_id(1)
     vis = ((t % S).to(tl.int32) + 1) // 4
@@ -101,11 +111,12 @@ def ix_bwd(QK, W, DI, DW, S, n, H: tl.constexpr, BN: tl.constexpr):
     dw = tl.zeros([BN], tl.float32)
     for j0 in range(0, n, BN):
         o = j0 + jc
-        x = tl.load(QK + (t * H + h) * n + o, mask=o < vis, other=0.).to(tl.float32)
-        d = tl.load(DI + t * n + o, mask=o < vis, other=0.)
-        dw += d * tl.maximum(x, 0.)
-        tl.store(QK + (t * H + h) * n + o, tl.where(x > 0, d * w, 0.).to(tl.bfloat16), mask=o < n)
+        x = tl.load(QK + (t * H + h) * n + o, mask=o < vis, other=0.0).to(tl.float32)
+        d = tl.load(DI + t * n + o, mask=o < vis, other=0.0)
+        dw += d * tl.maximum(x, 0.0)
+        tl.store(QK + (t * H + h) * n + o, tl.where(x > 0, d * w, 0.0).to(tl.bfloat16), mask=o < n)
     tl.store(DW + t * H + h, tl.sum(dw, 0))
+
 
 def block_size(n):
     """Columns that one step of a kernel takes."""
@@ -123,15 +134,28 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, kv, ck, sink, index, threshold, ratio):
         B, S, H, C = q.shape
-        blocks, scale = S // 128, C ** -0.5
+        blocks, scale = S // 128, C**-0.5
         k4 = kv.view(B, blocks, 128, C)
         window = torch.cat((torch.cat((torch.zeros_like(k4[:, :1]), k4[:, :-1]), 1), k4), 2).view(B * blocks, 256, C)
         pw = torch.bmm(q.view(B * blocks, 128 * H, C), window.transpose(1, 2))
         compressed, selected = ck is not None, threshold is not None
         n = ck.shape[1] if compressed else 8
         pc = torch.bmm(q.view(B, S * H, C), ck.transpose(1, 2)) if compressed else pw
-        sm_fwd[(B * S * H,)](pw, pc, sink, index if selected else sink, threshold if selected else sink, S, n, max(ratio, 1), scale,
-                             H, compressed, selected, block_size(n))
+        sm_fwd[(B * S * H,)](
+            pw,
+            pc,
+            sink,
+            index if selected else sink,
+            threshold if selected else sink,
+            S,
+            n,
+            max(ratio, 1),
+            scale,
+            H,
+            compressed,
+            selected,
+            block_size(n),
+        )
         out = torch.bmm(pw, window).view(B, S * H, C)
         if compressed:
             out = torch.baddbmm(out, pc, ck)
@@ -146,7 +170,7 @@ class Attention(torch.autograd.Function):
     def backward(ctx, grad, _):
         q, window, ck, sink, pw, pc = ctx.saved_tensors
         B, S, H, C = q.shape
-        blocks, scale, compressed = S // 128, C ** -0.5, ck is not None
+        blocks, scale, compressed = S // 128, C**-0.5, ck is not None
         grad = grad.contiguous()
         grad_w, q_w = grad.view(B * blocks, 128 * H, C), q.view(B * blocks, 128 * H, C)
         grad_c, q_c = grad.view(B, S * H, C), q.view(B, S * H, C)
@@ -192,6 +216,7 @@ class IndexScore(torch.autograd.Function):
 
 class Sinkhorn(torch.autograd.Function):
     """@shape [T, 16] raw mixing -> [T, 16] doubly stochastic."""
+
     library = None
 
     @classmethod
@@ -199,7 +224,19 @@ class Sinkhorn(torch.autograd.Function):
         """Compile sinkhorn.cu once a process."""
         if cls.library is None:
             path = os.path.join(tempfile.mkdtemp(), "sinkhorn.so")
-            subprocess.check_call(["nvcc", "-O3", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC", "-o", path, os.path.join(HERE, "sinkhorn.cu")])
+            subprocess.check_call(
+                [
+                    "nvcc",
+                    "-O3",
+                    "-arch=sm_90",
+                    "-shared",
+                    "-Xcompiler",
+                    "-fPIC",
+                    "-o",
+                    path,
+                    os.path.join(HERE, "sinkhorn.cu"),
+                ]
+            )
             cls.library = ctypes.CDLL(path)
         return cls.library
 
@@ -221,7 +258,7 @@ class Sinkhorn(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        raw, = ctx.saved_tensors
+        (raw,) = ctx.saved_tensors
         grad = grad.contiguous()
         out = torch.empty_like(raw)
         Sinkhorn.load().sink_bwd(*Sinkhorn.pointers(raw, grad, out), raw.shape[0], Sinkhorn.stream())

@@ -38,7 +38,9 @@ def layer_shapes(c, p, ratio):
     """The weights of one layer."""
     d, hc = c["hidden_size"], c["hc_mult"]
     H, hd, ql, g, ol = (c[k] for k in ("num_attention_heads", "head_dim", "q_lora_rank", "o_groups", "o_lora_rank"))
-    ih, idim, inter, E = (c[k] for k in ("index_n_heads", "index_head_dim", "moe_intermediate_size", "n_routed_experts"))
+    ih, idim, inter, E = (
+        c[k] for k in ("index_n_heads", "index_head_dim", "moe_intermediate_size", "n_routed_experts")
+    )
     mix = (2 + hc) * hc
     yield p + "attn_norm.weight", (d,), "bf16"
     yield p + "ffn_norm.weight", (d,), "bf16"
@@ -82,12 +84,12 @@ def initial(name, shape, layers, streams):
         return torch.full(shape, 0.1)
     if leaf == "hc_head_base":
         return torch.full(shape, -math.log(3.0))
-    if leaf.endswith("_base"):                 # every sublayer reads mainly one stream, in turn; streams stay apart
+    if leaf.endswith("_base"):  # every sublayer reads mainly one stream, in turn; streams stay apart
         layer = layers if name.startswith("mtp") else int(name.split(".")[1])
         x = torch.zeros(shape)
-        x[:streams] = math.log(.1 / .9)
-        x[(2 * layer + ("ffn" in leaf)) % streams] = math.log(.7 / .3)
-        x[2 * streams:] = (torch.eye(streams) * 4.0).flatten()
+        x[:streams] = math.log(0.1 / 0.9)
+        x[(2 * layer + ("ffn" in leaf)) % streams] = math.log(0.7 / 0.3)
+        x[2 * streams :] = (torch.eye(streams) * 4.0).flatten()
         return x
     if leaf == "attn_sink":
         return torch.zeros(shape)
@@ -119,7 +121,7 @@ class Pairs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        inverse, = ctx.saved_tensors
+        (inverse,) = ctx.saved_tensors
         return grad[inverse].view(-1, ctx.k, grad.shape[-1]).sum(1), None, None, None
 
 
@@ -133,7 +135,7 @@ class Permute(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        inverse, = ctx.saved_tensors
+        (inverse,) = ctx.saved_tensors
         return grad[inverse], None, None
 
 
@@ -173,7 +175,7 @@ def attend(q, kv, ck, sink, index, ratio, topk, step=256):
         low, pos = max(0, a - 127), torch.arange(a, b, device=dev)[:, None]
         at = torch.arange(low, b, device=dev)[None]
         qf, keys = q[:, a:b].float(), kv[:, low:b]
-        s = torch.einsum("bqhd,bkd->bqhk", qf, keys) * C ** -0.5
+        s = torch.einsum("bqhd,bkd->bqhk", qf, keys) * C**-0.5
         s = torch.where(((at <= pos) & (at > pos - 128))[None, :, None], s, -1e30)
         n = b // ratio if ck is not None else 0
         if n:
@@ -183,7 +185,7 @@ def attend(q, kv, ck, sink, index, ratio, topk, step=256):
                 x = torch.einsum("bqhd,bkd->bqhk", iq[:, a:b].float(), ik[:, :n].float()).clamp(min=0)
                 x = torch.where(seen, (x * w.view(B, S, -1)[:, a:b, :, None]).sum(2), -1e30)
                 seen = seen & torch.zeros_like(seen).scatter(2, torch.topk(x, topk, -1).indices, True)
-            more = torch.einsum("bqhd,bkd->bqhk", qf, ck[:, :n]) * C ** -0.5
+            more = torch.einsum("bqhd,bkd->bqhk", qf, ck[:, :n]) * C**-0.5
             s = torch.cat((s, torch.where(seen[:, :, None], more, -1e30)), -1)
             keys = torch.cat((keys, ck[:, :n]), 1)
         top = torch.maximum(s.amax(-1, keepdim=True), sink.view(1, 1, H, 1))
@@ -204,12 +206,15 @@ class Model:
         for name, shape, kind in shapes(config):
             self.kind[name] = kind
             self.params[name] = initial(name, shape, layers, config["hc_mult"]).to(device).float()
-        self.bias = {l: torch.zeros(config["n_routed_experts"], device=device) for l in range(config["num_hash_layers"], layers + 1)}
+        self.bias = {
+            l: torch.zeros(config["n_routed_experts"], device=device)
+            for l in range(config["num_hash_layers"], layers + 1)
+        }
         self.hash = hash_table(config).to(device)
         self.hadamard = N.sylvester(config["index_head_dim"]).to(device)
-        self.training = False                  # GPU kernels with gradients; else attend()
-        self.compiled = False                  # pointwise blocks through torch.compile
-        self.select = False                    # training with top-k on
+        self.training = False  # GPU kernels with gradients; else attend()
+        self.compiled = False  # pointwise blocks through torch.compile
+        self.select = False  # training with top-k on
         self.counts, self.index_losses, self.tables, self.functions = {}, [], {}, {}
 
     def block_function(self, fn):
@@ -225,19 +230,24 @@ class Model:
     def shadow(self, grad=True):
         """Quantise the masters into the tensors of the forward pass."""
         of = {k: [n for n in self.params if self.kind[n] == k] for k in ("fp8", "fp4", "bf16", "f32")}
-        blocks = torch.cat([self.params[n].view(self.params[n].shape[0] // 128, 128, -1, 128).transpose(1, 2).reshape(-1, 16384) for n in of["fp8"]])
+        blocks = torch.cat(
+            [
+                self.params[n].view(self.params[n].shape[0] // 128, 128, -1, 128).transpose(1, 2).reshape(-1, 16384)
+                for n in of["fp8"]
+            ]
+        )
         s = N.fp8_scale(blocks.abs().amax(1, keepdim=True))
         blocks = (N.e4m3((blocks / s).clamp_(-N.FP8_MAX, N.FP8_MAX)) * s).to(BF16)
         at = 0
         for n in of["fp8"]:
             o, i = self.params[n].shape
             k = o * i // 16384
-            w = blocks[at:at + k].view(o // 128, i // 128, 128, 128).transpose(1, 2).reshape(o, i)
+            w = blocks[at : at + k].view(o // 128, i // 128, 128, 128).transpose(1, 2).reshape(o, i)
             self.weights[n], at = w.requires_grad_(grad), at + k
         flat, at = N.fp4_groups(torch.cat([self.params[n].reshape(-1) for n in of["fp4"]])).to(BF16), 0
         for n in of["fp4"]:
             k = self.params[n].numel()
-            self.weights[n], at = flat[at:at + k].view(self.params[n].shape).clone().requires_grad_(grad), at + k
+            self.weights[n], at = flat[at : at + k].view(self.params[n].shape).clone().requires_grad_(grad), at + k
         for n in of["bf16"]:
             self.weights[n] = self.params[n].to(BF16).requires_grad_(grad)
         for n in of["f32"]:
@@ -255,8 +265,15 @@ class Model:
                 y = c["rope_scaling"]
 
                 def dimension(turns):
-                    return rd * math.log(y["original_max_position_embeddings"] / (turns * 2 * math.pi)) / (2 * math.log(base))
-                low, high = max(math.floor(dimension(y["beta_fast"])), 0), min(math.ceil(dimension(y["beta_slow"])), rd - 1)
+                    return (
+                        rd
+                        * math.log(y["original_max_position_embeddings"] / (turns * 2 * math.pi))
+                        / (2 * math.log(base))
+                    )
+
+                low, high = max(math.floor(dimension(y["beta_fast"])), 0), min(
+                    math.ceil(dimension(y["beta_slow"])), rd - 1
+                )
                 ramp = ((torch.arange(rd // 2, dtype=torch.float64) - low) / max(high - low, 1e-3)).clamp(0, 1)
                 f = f / y["factor"] * ramp + f * (1 - ramp)
             a = torch.arange(0, S // step * step, step, dtype=torch.float64)[:, None] * f
@@ -278,9 +295,20 @@ class Model:
             pair = (N.linear(x, W[p + "wkv.weight"]), N.linear(x, W[p + "wgate.weight"]))
         else:
             pair = (x.float() @ W[p + "wkv.weight"].float().t(), x.float() @ W[p + "wgate.weight"].float().t())
-        kv, gate = (t.view(B, S, -1)[:, :n * ratio].reshape(B * n, ratio, -1) for t in pair)
-        args = (kv, gate, W[p + "ape"], self.first_blocks(S, B, ratio), W[p + "norm.weight"], *self.table(S, B, True, ratio))
-        y = self.block_function(N.index_key)(*args, self.hadamard) if index else self.block_function(N.compressed_kv)(*args)
+        kv, gate = (t.view(B, S, -1)[:, : n * ratio].reshape(B * n, ratio, -1) for t in pair)
+        args = (
+            kv,
+            gate,
+            W[p + "ape"],
+            self.first_blocks(S, B, ratio),
+            W[p + "norm.weight"],
+            *self.table(S, B, True, ratio),
+        )
+        y = (
+            self.block_function(N.index_key)(*args, self.hadamard)
+            if index
+            else self.block_function(N.compressed_kv)(*args)
+        )
         y = y.view(B, n, -1)
         if self.training and n % 8:
             y = torch.nn.functional.pad(y, (0, 0, 0, 8 - n % 8))
@@ -290,9 +318,11 @@ class Model:
         """Queries, keys and head weights of the indexer; gradients stay inside of it."""
         c, W, x, qr8 = self.config, self.weights, x.detach(), qr8.detach()
         heads, d = c["index_n_heads"], c["index_head_dim"]
-        q = self.block_function(N.index_query)(N.linear(qr8, W[p + "wq_b.weight"]).view(B * S, heads, d), cos, sin, self.hadamard)
+        q = self.block_function(N.index_query)(
+            N.linear(qr8, W[p + "wq_b.weight"]).view(B * S, heads, d), cos, sin, self.hadamard
+        )
         k = self.compress(x, p + "compressor.", 4, B, S, True)
-        w = N.linear(x, W[p + "weights_proj.weight"]).float() * (d ** -0.5 * heads ** -0.5)
+        w = N.linear(x, W[p + "weights_proj.weight"]).float() * (d**-0.5 * heads**-0.5)
         return q.view(B, S, heads, d), k, w
 
     def attention(self, p, x, x8, B, S, ratio):
@@ -310,7 +340,11 @@ class Model:
             o = attend(q, kv, ck, W[p + "attn_sink"], index, ratio, c["index_topk"])
         o = f(N.inverse_rope)(o.reshape(B * S, H, hd), cos, sin)
         wa, og = W[p + "wo_a.weight"].view(G, -1, H * hd // G), o.view(B * S, G, -1).transpose(0, 1)
-        z = torch.bmm(og, wa.transpose(1, 2)) if o.is_cuda else torch.bmm(og.float(), wa.float().transpose(1, 2)).to(BF16)
+        z = (
+            torch.bmm(og, wa.transpose(1, 2))
+            if o.is_cuda
+            else torch.bmm(og.float(), wa.float().transpose(1, 2)).to(BF16)
+        )
         return N.linear(f(N.activation8)(z.transpose(0, 1).reshape(B * S, -1)), W[p + "wo_b.weight"])
 
     def attend_training(self, q, kv, ck, sink, index, ratio):
@@ -329,16 +363,23 @@ class Model:
         c, W, f = self.config, self.weights, self.block_function
         k, E = c["num_experts_per_tok"], c["n_routed_experts"]
         s = f(N.gate_scores)(x, W[p + "gate.weight"])
-        chosen = self.hash[ids] if layer < c["num_hash_layers"] else torch.topk(s.detach() + self.bias[layer], k, -1).indices
+        chosen = (
+            self.hash[ids] if layer < c["num_hash_layers"] else torch.topk(s.detach() + self.bias[layer], k, -1).indices
+        )
         weight = s.gather(1, chosen)
         weight = weight / weight.sum(-1, keepdim=True) * c["routed_scaling_factor"]
         flat = chosen.flatten()
         order = torch.argsort(flat)
         inverse = torch.empty_like(order)
         inverse[order] = torch.arange(order.numel(), device=order.device)
-        self.counts[layer] = torch.zeros(E, device=x.device, dtype=torch.int32).scatter_add_(0, flat, torch.ones_like(flat, dtype=torch.int32))
+        self.counts[layer] = torch.zeros(E, device=x.device, dtype=torch.int32).scatter_add_(
+            0, flat, torch.ones_like(flat, dtype=torch.int32)
+        )
         ends = self.counts[layer].cumsum(0).to(torch.int32)
-        h = f(N.swiglu)(grouped(Pairs.apply(x8, order, inverse, k), W[p + "w13"], ends), Permute.apply(weight.reshape(-1, 1), inverse, order))
+        h = f(N.swiglu)(
+            grouped(Pairs.apply(x8, order, inverse, k), W[p + "w13"], ends),
+            Permute.apply(weight.reshape(-1, 1), inverse, order),
+        )
         y = Permute.apply(grouped(h, W[p + "w2"], ends), order, inverse).view(-1, k, x.shape[-1])
         shared = N.linear(f(N.swiglu_shared)(N.linear(x8, W[p + "shared13"])), W[p + "shared2"])
         return (y.float().sum(1) + shared.float()).to(BF16)
@@ -348,6 +389,7 @@ class Model:
 
         def mixing(s):
             return W[p + f"hc_{s}_fn"], W[p + f"hc_{s}_scale"], W[p + f"hc_{s}_base"], W[p + f"{s}_norm.weight"]
+
         x, x8, post, raw = f(N.stream_in)(streams, *mixing("attn"))
         y = self.attention(p + "attn.", x, x8, B, S, self.config["compress_ratios"][layer])
         streams = f(N.stream_out)(streams, y, post, sinkhorn(raw))
@@ -367,13 +409,17 @@ class Model:
     def head(self, streams, p=""):
         """Streams -> normed hidden [T, D]."""
         W = self.weights
-        return self.block_function(N.stream_head)(streams, W[p + "hc_head_fn"], W[p + "hc_head_scale"], W[p + "hc_head_base"], W[p + "norm.weight"])
+        return self.block_function(N.stream_head)(
+            streams, W[p + "hc_head_fn"], W[p + "hc_head_scale"], W[p + "hc_head_base"], W[p + "norm.weight"]
+        )
 
     def draft(self, streams, following):
         """Streams at position i and token i+1 -> normed hidden that predicts token i+2."""
         B, S = following.shape
         W, flat, p = self.weights, following.reshape(-1), "mtp.0."
-        e, h = self.block_function(N.draft_in)(W["embed.weight"][flat], streams, W[p + "enorm.weight"], W[p + "hnorm.weight"])
+        e, h = self.block_function(N.draft_in)(
+            W["embed.weight"][flat], streams, W[p + "enorm.weight"], W[p + "hnorm.weight"]
+        )
         back = N.linear(h.reshape(-1, h.shape[-1]), W[p + "h_proj.weight"]).float().view(B * S, -1, h.shape[-1])
         z = (N.linear(e, W[p + "e_proj.weight"]).float()[:, None] + back).to(BF16)
         return self.head(self.block(self.config["num_hidden_layers"], p, z, flat, B, S), p)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 BF16, F32 = torch.bfloat16, torch.float32
 EPS = 1e-6
 FP8_MAX, FP4_MAX = 448.0, 6.0
-ROPE = 64                                  # rotated dimensions at the end of a head
+ROPE = 64  # rotated dimensions at the end of a head
 
 
 def pow2_ceil(a):
@@ -40,7 +40,7 @@ def fp8_scale(amax):
 
 
 def fp4_scale(amax):
-    return pow2_ceil(amax.clamp(min=6 * 2.0 ** -126) * (1.0 / FP4_MAX))
+    return pow2_ceil(amax.clamp(min=6 * 2.0**-126) * (1.0 / FP4_MAX))
 
 
 def fp8_groups(x, group):
@@ -109,8 +109,8 @@ def stream_in(x, fn, scale, base, norm):
     n = x.shape[1]
     v, m = mixing(x, fn)
     pre = torch.sigmoid(m[:, :n] * scale[0] + base[:n]) + EPS
-    post = 2 * torch.sigmoid(m[:, n:2 * n] * scale[1] + base[n:2 * n])
-    raw = m[:, 2 * n:] * scale[2] + base[2 * n:]
+    post = 2 * torch.sigmoid(m[:, n : 2 * n] * scale[1] + base[n : 2 * n])
+    raw = m[:, 2 * n :] * scale[2] + base[2 * n :]
     y = rms((pre[:, :, None] * v).sum(1).to(BF16), norm)
     return y, activation8(y), post, raw
 
@@ -121,7 +121,7 @@ def stream_out(x, y, post, comb):
     c, v = comb.view(-1, n, n), x.float()
     out = post[:, :, None] * y.float()[:, None, :]
     for j in range(n):
-        out = out + c[:, j, :, None] * v[:, j:j + 1, :]
+        out = out + c[:, j, :, None] * v[:, j : j + 1, :]
     return out.to(BF16)
 
 

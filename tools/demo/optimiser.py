@@ -7,7 +7,7 @@ import torch
 
 MOMENTUM, DECAY, MUON_RATE = 0.95, 0.02, 0.02
 RATES = {"embed": 4e-3, "head": 2e-3, "rest": 3e-3}
-BIAS_STEP = 2e-3                          # how fast a router bias moves against the load
+BIAS_STEP = 2e-3  # how fast a router bias moves against the load
 
 
 def orthogonal(g):
@@ -25,14 +25,18 @@ def orthogonal(g):
 def matrices(name, shape, c):
     """The shape [N, a, b] under which Muon sees a weight."""
     inter = c["moe_intermediate_size"]
-    for end, cut in (("attn.wq_b.weight", (c["num_attention_heads"], c["head_dim"], -1)),
-                     ("indexer.wq_b.weight", (c["index_n_heads"], c["index_head_dim"], -1)),
-                     ("wo_a.weight", (c["o_groups"], c["o_lora_rank"], -1)),
-                     ("ffn.w13", (2 * c["n_routed_experts"], inter, -1)), ("shared13", (2, inter, -1)), ("ffn.w2", shape)):
+    for end, cut in (
+        ("attn.wq_b.weight", (c["num_attention_heads"], c["head_dim"], -1)),
+        ("indexer.wq_b.weight", (c["index_n_heads"], c["index_head_dim"], -1)),
+        ("wo_a.weight", (c["o_groups"], c["o_lora_rank"], -1)),
+        ("ffn.w13", (2 * c["n_routed_experts"], inter, -1)),
+        ("shared13", (2, inter, -1)),
+        ("ffn.w2", shape),
+    ):
         if name.endswith(end):
             return tuple(cut)
     if "compressor" in name and shape[0] in (2 * c["head_dim"], 2 * c["index_head_dim"]):
-        return 2, shape[0] // 2, -1       # the two overlapping halves of ratio 4
+        return 2, shape[0] // 2, -1  # the two overlapping halves of ratio 4
     return (1, *shape)
 
 
@@ -40,7 +44,9 @@ class Optimiser:
     def __init__(self, model):
         self.model, self.groups, adam = model, {}, {k: [] for k in RATES}
         for name, x in model.params.items():
-            if model.kind[name] in ("fp8", "fp4") or name.endswith(("compressor.wkv.weight", "compressor.wgate.weight")):
+            if model.kind[name] in ("fp8", "fp4") or name.endswith(
+                ("compressor.wkv.weight", "compressor.wgate.weight")
+            ):
                 cut = matrices(name, tuple(x.shape), model.config)
                 self.groups.setdefault(tuple(x.view(cut).shape[1:]), []).append((name, cut))
             else:
@@ -48,8 +54,13 @@ class Optimiser:
                 adam[stem if stem in RATES else "rest"].append(name)
         self.momentum = {n: torch.zeros_like(model.params[n]) for members in self.groups.values() for n, _ in members}
         self.adam_names = [n for names in adam.values() for n in names]
-        self.adam = torch.optim.AdamW([{"params": [model.params[n] for n in names], "lr": RATES[k], "kind": k} for k, names in adam.items()],
-                                      betas=(0.9, 0.95), eps=1e-9, weight_decay=0.0, fused=model.device != "cpu")
+        self.adam = torch.optim.AdamW(
+            [{"params": [model.params[n] for n in names], "lr": RATES[k], "kind": k} for k, names in adam.items()],
+            betas=(0.9, 0.95),
+            eps=1e-9,
+            weight_decay=0.0,
+            fused=model.device != "cpu",
+        )
 
     def state(self):
         return {"momentum": self.momentum, "adam": self.adam.state_dict()}
@@ -88,7 +99,7 @@ class Optimiser:
         step, at = MUON_RATE * rate * max(1.0, shape[0] / shape[1]) ** 0.5, 0
         for n, cut in members:
             k = params[n].view(cut).shape[0]
-            params[n].mul_(1 - step * DECAY).add_(update[at:at + k].reshape(params[n].shape), alpha=-step)
+            params[n].mul_(1 - step * DECAY).add_(update[at : at + k].reshape(params[n].shape), alpha=-step)
             at += k
 
     def balance(self, rate):
@@ -96,4 +107,4 @@ class Optimiser:
         for layer, b in self.model.bias.items():
             if layer in self.model.counts:
                 load = self.model.counts[layer].float()
-                b.add_(torch.sign(load.mean() - load), alpha=BIAS_STEP * min(1.0, rate + .05))
+                b.add_(torch.sign(load.mean() - load), alpha=BIAS_STEP * min(1.0, rate + 0.05))

@@ -22,18 +22,58 @@ SPLITS = (
 LOW = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>")
 # The added tokens of the family, at the upper end of the vocabulary in this order.
 HIGH = (
-    "<｜fim▁hole｜>", "<｜fim▁begin｜>", "<｜fim▁end｜>", "<｜User｜>", "<｜Assistant｜>", "<|EOT|>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
-    "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>", "<｜tool▁output▁begin｜>",
-    "<｜tool▁output▁end｜>", "<｜tool▁sep｜>", "<｜begin▁of▁repo▁name｜>", "<｜end▁of▁repo▁name｜>", "<｜begin▁of▁file▁name｜>",
-    "<｜end▁of▁file▁name｜>", "<｜begin▁of▁file｜>", "<｜end▁of▁file｜>", "<think>", "</think>", "<｜place▁holder▁for▁copy｜>",
-    "<｜place▁holder▁for▁pointer▁replace｜>", "｜DSML｜", "<｜begin▁sys｜>", "<｜end▁sys｜>", "<｜latest_reminder｜>", "<｜action｜>", "<｜query｜>",
-    "<｜authority｜>", "<｜domain｜>", "<｜task｜>", "<｜political｜>", "<｜entity｜>", "<｜title｜>", "<｜safety｜>", "<｜answer｜>", "<｜search｜>",
-    "<dsml:", "</dsml:", "<｜search▁begin｜>", "<｜search▁end｜>", "<｜extracted_url｜>", "<｜read_url｜>", "<｜end_of_query｜>",
+    "<｜fim▁hole｜>",
+    "<｜fim▁begin｜>",
+    "<｜fim▁end｜>",
+    "<｜User｜>",
+    "<｜Assistant｜>",
+    "<|EOT|>",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁calls▁end｜>",
+    "<｜tool▁call▁begin｜>",
+    "<｜tool▁call▁end｜>",
+    "<｜tool▁outputs▁begin｜>",
+    "<｜tool▁outputs▁end｜>",
+    "<｜tool▁output▁begin｜>",
+    "<｜tool▁output▁end｜>",
+    "<｜tool▁sep｜>",
+    "<｜begin▁of▁repo▁name｜>",
+    "<｜end▁of▁repo▁name｜>",
+    "<｜begin▁of▁file▁name｜>",
+    "<｜end▁of▁file▁name｜>",
+    "<｜begin▁of▁file｜>",
+    "<｜end▁of▁file｜>",
+    "<think>",
+    "</think>",
+    "<｜place▁holder▁for▁copy｜>",
+    "<｜place▁holder▁for▁pointer▁replace｜>",
+    "｜DSML｜",
+    "<｜begin▁sys｜>",
+    "<｜end▁sys｜>",
+    "<｜latest_reminder｜>",
+    "<｜action｜>",
+    "<｜query｜>",
+    "<｜authority｜>",
+    "<｜domain｜>",
+    "<｜task｜>",
+    "<｜political｜>",
+    "<｜entity｜>",
+    "<｜title｜>",
+    "<｜safety｜>",
+    "<｜answer｜>",
+    "<｜search｜>",
+    "<dsml:",
+    "</dsml:",
+    "<｜search▁begin｜>",
+    "<｜search▁end｜>",
+    "<｜extracted_url｜>",
+    "<｜read_url｜>",
+    "<｜end_of_query｜>",
 )
 VOCAB = 4096
 SEED = 12345
-ROWS, PLAIN = 3000, 4000                  # texts counted: conversations, plain word texts
-WORD_BONUS = 60                           # every word of the lists is seen at least so often
+ROWS, PLAIN = 3000, 4000  # texts counted: conversations, plain word texts
+WORD_BONUS = 60  # every word of the lists is seen at least so often
 
 
 def byte_alphabet():
@@ -62,7 +102,7 @@ def split(text):
             at = 0
             for m in pattern.finditer(piece):
                 if m.start() > at:
-                    finer.append(piece[at:m.start()])
+                    finer.append(piece[at : m.start()])
                 if m.end() > m.start():
                     finer.append(m.group())
                 at = m.end()
@@ -76,7 +116,7 @@ def plain_parts(text):
     """(plain text, added token after it or None), in order."""
     at = 0
     for m in ADDED.finditer(text):
-        yield text[at:m.start()], m.group()
+        yield text[at : m.start()], m.group()
         at = m.end()
     yield text[at:], None
 
@@ -125,8 +165,8 @@ def merged(word, pair):
     """The word with every occurrence of the pair joined."""
     out, j = [], 0
     while j < len(word):
-        step = 2 if tuple(word[j:j + 2]) == pair else 1
-        out.append("".join(word[j:j + step]))
+        step = 2 if tuple(word[j : j + 2]) == pair else 1
+        out.append("".join(word[j : j + step]))
         j += step
     return out
 
@@ -150,7 +190,7 @@ class Tokenizer:
                 rank, i = min((self.rank.get(p, 1 << 30), i) for i, p in enumerate(zip(word, word[1:])))
                 if rank == 1 << 30:
                     break
-                word[i:i + 2] = [word[i] + word[i + 1]]
+                word[i : i + 2] = [word[i] + word[i + 1]]
             self.cache[piece] = [self.vocab[x] for x in word]
         return self.cache[piece]
 
@@ -194,12 +234,19 @@ def special(path):
     """Ids of the tokens that training and evaluation must know."""
     with open(path) as f:
         ids = {t["content"]: t["id"] for t in json.load(f)["added_tokens"]}
-    return {"eos": ids[LOW[1]], "pad": ids[LOW[2]], "assistant": ids["<｜Assistant｜>"], "think": ids["<think>"], "endthink": ids["</think>"]}
+    return {
+        "eos": ids[LOW[1]],
+        "pad": ids[LOW[2]],
+        "assistant": ids["<｜Assistant｜>"],
+        "think": ids["<think>"],
+        "endthink": ids["</think>"],
+    }
 
 
 def count_pieces():
     """How often every piece occurs in a seeded sample of the training text."""
     from data import rows
+
     r, counts = random.Random(SEED), collections.Counter()
     texts = [rows.conversation(r, r.choice((256, 512, 1024)), 3.6) for _ in range(ROWS)]
     texts += [rows.tokenizer_text(r) for _ in range(PLAIN)]
@@ -221,24 +268,68 @@ def document(merges):
     stages = [{"type": "Split", "pattern": {"Regex": p}, "behavior": "Isolated", "invert": False} for p in SPLITS]
     level = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
     return {
-        "version": "1.0", "truncation": None, "padding": None,
-        "added_tokens": [{"id": i, "content": t, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-                          "special": t.startswith("<｜") or t in LOW} for i, t in added],
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {
+                "id": i,
+                "content": t,
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+                "normalized": False,
+                "special": t.startswith("<｜") or t in LOW,
+            }
+            for i, t in added
+        ],
         "normalizer": {"type": "Sequence", "normalizers": []},
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*stages, level | {"add_prefix_space": False, "trim_offsets": True, "use_regex": False}]},
-        "post_processor": level, "decoder": level | {"trim_offsets": True},
-        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
-                  "fuse_unk": False, "byte_fallback": False, "vocab": vocab, "merges": [f"{a} {b}" for a, b in merges]},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [*stages, level | {"add_prefix_space": False, "trim_offsets": True, "use_regex": False}],
+        },
+        "post_processor": level,
+        "decoder": level | {"trim_offsets": True},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "vocab": vocab,
+            "merges": [f"{a} {b}" for a, b in merges],
+        },
     }
 
 
 def config():
     """The content of tokenizer_config.json."""
+
     def token(text):
-        return {"__type": "AddedToken", "content": text, "lstrip": False, "normalized": True, "rstrip": False, "single_word": False}
-    return {"add_bos_token": False, "add_eos_token": False, "bos_token": token(LOW[0]), "clean_up_tokenization_spaces": False,
-            "eos_token": token(LOW[1]), "legacy": True, "model_max_length": 1048576, "pad_token": token(LOW[1]), "sp_model_kwargs": {},
-            "unk_token": None, "tokenizer_class": "PreTrainedTokenizerFast"}
+        return {
+            "__type": "AddedToken",
+            "content": text,
+            "lstrip": False,
+            "normalized": True,
+            "rstrip": False,
+            "single_word": False,
+        }
+
+    return {
+        "add_bos_token": False,
+        "add_eos_token": False,
+        "bos_token": token(LOW[0]),
+        "clean_up_tokenization_spaces": False,
+        "eos_token": token(LOW[1]),
+        "legacy": True,
+        "model_max_length": 1048576,
+        "pad_token": token(LOW[1]),
+        "sp_model_kwargs": {},
+        "unk_token": None,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+    }
 
 
 def write(folder):

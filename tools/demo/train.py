@@ -25,12 +25,12 @@ from model import Model
 from optimiser import Optimiser
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOKENS = 49152                            # of one step
-WARM_UP = 60                              # steps to the full learning rate
-HOLD, LAST_RATE = 0.5, 0.04               # constant up to this share of the time, then linear to this rate
-SAVE_EVERY = 120                          # seconds
+TOKENS = 49152  # of one step
+WARM_UP = 60  # steps to the full learning rate
+HOLD, LAST_RATE = 0.5, 0.04  # constant up to this share of the time, then linear to this rate
+SAVE_EVERY = 120  # seconds
 REPORT_EVERY = 15
-END_MARGIN = 25                           # seconds that saving and export need before --stop
+END_MARGIN = 25  # seconds that saving and export need before --stop
 
 
 def rate(progress, steps):
@@ -59,8 +59,12 @@ class Trainer:
         self.log.flush()
 
     def save(self):
-        state = {"params": self.model.params, "bias": self.model.bias, "optimiser": self.optimiser.state(),
-                 "numbers": (self.progress, self.steps, self.tokens, self.seconds)}
+        state = {
+            "params": self.model.params,
+            "bias": self.model.bias,
+            "optimiser": self.optimiser.state(),
+            "numbers": (self.progress, self.steps, self.tokens, self.seconds),
+        }
         torch.save(state, self.path + ".new")
         os.replace(self.path + ".new", self.path)
 
@@ -93,14 +97,17 @@ class Trainer:
         streams = m.trunk(ids[:, :length].contiguous())
 
         def cross_entropy(hidden, ahead):
-            w = weight[:, ahead:length + ahead].reshape(-1)
-            ce = torch.nn.functional.cross_entropy(m.logits(hidden), ids[:, ahead:length + ahead].reshape(-1), reduction="none")
+            w = weight[:, ahead : length + ahead].reshape(-1)
+            ce = torch.nn.functional.cross_entropy(
+                m.logits(hidden), ids[:, ahead : length + ahead].reshape(-1), reduction="none"
+            )
             answers = (w == 1).float()
             return (ce * w).sum() / w.sum(), (ce.detach() * answers).sum() / answers.sum()
+
         loss, shown = cross_entropy(m.head(streams), 1)
         drafted = torch.zeros((), device=m.device)
         if phase["draft"]:
-            ahead, drafted = cross_entropy(m.draft(streams, ids[:, 1:length + 1].contiguous()), 2)
+            ahead, drafted = cross_entropy(m.draft(streams, ids[:, 1 : length + 1].contiguous()), 2)
             loss = loss + phase["draft"] * ahead
         index = sum(m.index_losses)
         (loss + index).backward()
@@ -108,15 +115,17 @@ class Trainer:
 
     def batch(self, ids, marks, length, phase):
         m = self.model
-        m.compiled = ids.shape[0] * length == TOKENS      # another token count would compile everything again
+        m.compiled = ids.shape[0] * length == TOKENS  # another token count would compile everything again
         m.select = random.random() < phase["select"]
-        return self.losses(torch.from_numpy(ids.astype("int64")).to("cuda"), torch.from_numpy(marks).to("cuda"), length, phase)
+        return self.losses(
+            torch.from_numpy(ids.astype("int64")).to("cuda"), torch.from_numpy(marks).to("cuda"), length, phase
+        )
 
     def warm_up(self):
         """Compile before the clock runs: one batch of every length that is left, without a step."""
         started = time.time()
         phases = self.plan["phases"]
-        for length in sorted({x for p in phases[self.phase():] for x, _ in p["mix"]}):
+        for length in sorted({x for p in phases[self.phase() :] for x, _ in p["mix"]}):
             count = TOKENS // length
             ids = torch.randint(3, 4000, (count, length + 2), device="cuda")
             self.model.compiled, self.model.select = count * length == TOKENS, True
@@ -142,8 +151,10 @@ class Trainer:
             self.progress = min(1.0, self.seconds / self.plan["seconds"])
             if time.time() - shown > REPORT_EVERY or self.steps in (1, 3, 30):
                 shown = time.time()
-                self.say(f"{self.seconds:6.1f} s step {self.steps} rate {rate(self.progress, self.steps):.3f} L{length} loss {float(now[0]):.3f} "
-                         f"draft {float(now[1]):.3f} index {float(now[2]):.3f} | {self.tokens / 1e6:.0f}M tokens, {feed.queue.qsize()} ready")
+                self.say(
+                    f"{self.seconds:6.1f} s step {self.steps} rate {rate(self.progress, self.steps):.3f} L{length} loss {float(now[0]):.3f} "
+                    f"draft {float(now[1]):.3f} index {float(now[2]):.3f} | {self.tokens / 1e6:.0f}M tokens, {feed.queue.qsize()} ready"
+                )
             if time.time() - saved > SAVE_EVERY:
                 saved = time.time()
                 self.save()
@@ -153,8 +164,12 @@ class Trainer:
         size = export.export(self.model, folder)
         for name in ("tokenizer.json", "tokenizer_config.json"):
             shutil.copy(os.path.join(self.out, name), folder)
-        load = {layer: [round(float(x), 2) for x in c.float() / c.float().mean()] for layer, c in self.model.counts.items()}
-        self.say(f"exported {size} bytes at {self.progress:.3f}, step {self.steps}, {self.tokens / 1e6:.1f}M tokens; load of the experts {load}")
+        load = {
+            layer: [round(float(x), 2) for x in c.float() / c.float().mean()] for layer, c in self.model.counts.items()
+        }
+        self.say(
+            f"exported {size} bytes at {self.progress:.3f}, step {self.steps}, {self.tokens / 1e6:.1f}M tokens; load of the experts {load}"
+        )
         return folder
 
 

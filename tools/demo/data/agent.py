@@ -8,15 +8,72 @@ from .skills import any_text
 from .snippets import fence, snippet
 from .tools import toolset
 
-TO_FILE = ("to a file", "Write it to a file.", "Save it to a file.", "Put that in a file.", "Now write that to a file.", "save it",
-           "To a file, please.", "now to a file", "Please write it to a file.", "Can you save that in a file?", "file please",
-           "Store it in a file.", "Write that into a file now.", "ok, to a file", "Great, now save it to a file.", "to file", "write to file")
-TO_NAME = ("Save it to {f}.", "Write that to {f}", "Put it in the file {f}.", "Now save this as {f}.", "to {f}", "Write it to {f}, please.",
-           "Save as {f}", "Store it as {f}.", "Can you write that into {f}?")
-DONE = ("ok", "Wrote file successfully.", "Wrote {n} bytes to {p}", "done", "File written.", "{{\"ok\": true}}", "success", "",
-        "File created successfully at: {p}", "The file {p} has been updated.")
-COMMANDS = ("ls", "pwd", "date", "whoami", "ls -la", "make", "make test", "cat {f}", "python {f}", "python3 {n}.py", "echo {n}", "mkdir {n}",
-            "rm {f}", "grep {n} {f}", "git status", "git log", "gcc -o main main.c", "wc -l {f}", "head {f}", "npm test", "touch {f}", "cp {f} {n}")
+TO_FILE = (
+    "to a file",
+    "Write it to a file.",
+    "Save it to a file.",
+    "Put that in a file.",
+    "Now write that to a file.",
+    "save it",
+    "To a file, please.",
+    "now to a file",
+    "Please write it to a file.",
+    "Can you save that in a file?",
+    "file please",
+    "Store it in a file.",
+    "Write that into a file now.",
+    "ok, to a file",
+    "Great, now save it to a file.",
+    "to file",
+    "write to file",
+)
+TO_NAME = (
+    "Save it to {f}.",
+    "Write that to {f}",
+    "Put it in the file {f}.",
+    "Now save this as {f}.",
+    "to {f}",
+    "Write it to {f}, please.",
+    "Save as {f}",
+    "Store it as {f}.",
+    "Can you write that into {f}?",
+)
+DONE = (
+    "ok",
+    "Wrote file successfully.",
+    "Wrote {n} bytes to {p}",
+    "done",
+    "File written.",
+    '{{"ok": true}}',
+    "success",
+    "",
+    "File created successfully at: {p}",
+    "The file {p} has been updated.",
+)
+COMMANDS = (
+    "ls",
+    "pwd",
+    "date",
+    "whoami",
+    "ls -la",
+    "make",
+    "make test",
+    "cat {f}",
+    "python {f}",
+    "python3 {n}.py",
+    "echo {n}",
+    "mkdir {n}",
+    "rm {f}",
+    "grep {n} {f}",
+    "git status",
+    "git log",
+    "gcc -o main main.c",
+    "wc -l {f}",
+    "head {f}",
+    "npm test",
+    "touch {f}",
+    "cp {f} {n}",
+)
 
 
 class Session(Chat):
@@ -43,19 +100,19 @@ class Session(Chat):
     def program(self):
         """Code in the chat, then to a file: the story of two turns; or at once to a file."""
         r = self.r
-        if r.random() < .25:
+        if r.random() < 0.25:
             request, _, text, name = snippet(r)
-            path = name if r.random() < .5 else v.path(r)
+            path = name if r.random() < 0.5 else v.path(r)
             question = r.choice(WRITE).format(x=request)
             self.user(f"{question.rstrip('.?')} and save it as {path}" + r.choice((".", "")))
             self.save(text, path)
             return self.change(text, path)
         self.code()
         text, path = self.codes[-1]
-        if r.random() < .8:
+        if r.random() < 0.8:
             for _ in range(r.choice((0, 0, 0, 1, 2))):
                 r.choice((self.small, self.tell, self.ask))()
-            if r.random() < .55:
+            if r.random() < 0.55:
                 self.user(r.choice(TO_FILE))
             else:
                 path = v.path(r)
@@ -67,19 +124,29 @@ class Session(Chat):
         """An edit of the file that was just written, or its copy under another name."""
         r = self.r
         words = [w for w in text.split() if w.isalpha() and len(w) > 3 and text.count(w) == 1]
-        if "edit" in self.roles and words and r.random() < .35:
+        if "edit" in self.roles and words and r.random() < 0.35:
             old, new = r.choice(words), v.noun(r)
-            self.user(r.choice(("Now change {a} to {b}.", "Replace {a} with {b} in that file.", "In {f}, replace {a} with {b}.",
-                                "{b} instead of {a}, please.")).format(a=old, b=new, f=path))
+            self.user(
+                r.choice(
+                    (
+                        "Now change {a} to {b}.",
+                        "Replace {a} with {b} in that file.",
+                        "In {f}, replace {a} with {b}.",
+                        "{b} instead of {a}, please.",
+                    )
+                ).format(a=old, b=new, f=path)
+            )
             self.bot("", f"I edit {path}.", [self.call("edit", path, old, new)])
             self.tool(r.choice(("ok", "Edited.", "done", "Edit applied successfully.")))
             self.bot(f"I replaced {old} with {new} in {path}.", "The edit is done.")
-        elif r.random() < .12:
+        elif r.random() < 0.12:
             other = v.path(r)
             self.user(r.choice(("Save it again as {f}.", "Also to {f}.", "And a copy to {f}.")).format(f=other))
             self.save(text, other)
-        elif r.random() < .12:
-            self.user(r.choice(("To which file did you write it?", "What is the name of the file?", "Where did you save it?")))
+        elif r.random() < 0.12:
+            self.user(
+                r.choice(("To which file did you write it?", "What is the name of the file?", "Where did you save it?"))
+            )
             self.bot(f"I wrote it to {path}.", "The file name is asked for.")
 
     def several(self):
@@ -105,20 +172,24 @@ class Session(Chat):
         r = self.r
         i = r.choice((0, len(self.codes) - 1))
         text, path = self.codes[i]
-        self.user(r.choice(("Write the {o} program to {f}.", "Save the {o} code as {f}.")).format(o="first" if i == 0 else "last", f=(path := v.path(r))))
+        self.user(
+            r.choice(("Write the {o} program to {f}.", "Save the {o} code as {f}.")).format(
+                o="first" if i == 0 else "last", f=(path := v.path(r))
+            )
+        )
         self.save(text, path)
 
     def read(self):
         """Read a file and answer from it."""
         r, path, k = self.r, v.path(self.r), self.r.random()
-        if k < .3:
+        if k < 0.3:
             rows = {v.noun(r): r.choice((v.number(r), v.place_name(r), v.code(r))) for _ in range(r.randint(2, 9))}
             key, sign = r.choice(list(rows)), r.choice(("=", ": ", " = "))
             body = "\n".join(f"{a}{sign}{b}" for a, b in rows.items())
             question, answer = f"What is {key} in {path}?", f"In {path} the value of {key} is {rows[key]}."
-        elif k < .7:
-            f = facts.attribute(r, self.heldout) if r.random() < .6 else facts.draw(r, self.heldout)
-            pieces, joint = documents.filler(r, min(r.choice((80, 200, 600, 2500, 6000)), max(60, self.left() * .4)))
+        elif k < 0.7:
+            f = facts.attribute(r, self.heldout) if r.random() < 0.6 else facts.draw(r, self.heldout)
+            pieces, joint = documents.filler(r, min(r.choice((80, 200, 600, 2500, 6000)), max(60, self.left() * 0.4)))
             said = f.state(r)
             pieces.insert(r.randrange(len(pieces) + 1), said)
             body = joint.join(pieces)
@@ -126,12 +197,14 @@ class Session(Chat):
             question, answer = f"Read {path} and tell me {wanted}.", f.answer
             self.facts.append((f, said))
         else:
-            body = any_text(r) if r.random() < .6 else snippet(r)[2]
-            question = r.choice(("What does {f} say?", "Show me {f}.", "Read {f}.", "What is in {f}?", "read {f}")).format(f=path)
+            body = any_text(r) if r.random() < 0.6 else snippet(r)[2]
+            question = r.choice(
+                ("What does {f} say?", "Show me {f}.", "Read {f}.", "What is in {f}?", "read {f}")
+            ).format(f=path)
             answer = f"The file {path} contains:\n{body}"
         self.user(question)
         self.bot("", f"I need to read {path}.", [self.call("read", path)])
-        if r.random() < .05:
+        if r.random() < 0.05:
             self.tool(r.choice(("error: no such file", f"File not found: {path}", "permission denied")))
             self.bot(f"I could not read {path}.", "The call failed.")
             return
@@ -147,7 +220,11 @@ class Session(Chat):
         role, path = r.choice(roles), v.path(r)
         if role == "bash":
             command = r.choice(COMMANDS).format(f=path, n=v.noun(r))
-            self.user(r.choice(("Run {c}", "Run the command {c}", "Execute {c}", "Please run `{c}`", "run {c}")).format(c=command))
+            self.user(
+                r.choice(("Run {c}", "Run the command {c}", "Execute {c}", "Please run `{c}`", "run {c}")).format(
+                    c=command
+                )
+            )
             call = self.call("bash", command, "Run " + command)
             report = f"The command {command} printed:"
         elif role == "grep":
@@ -156,10 +233,22 @@ class Session(Chat):
             call, report = self.call("grep", what), f"I found {what}:"
         else:
             folder = v.noun(r)
-            self.user(r.choice(("List the folder {d}.", "What is in the folder {d}?", "Show the files in {d}.")).format(d=folder))
+            self.user(
+                r.choice(("List the folder {d}.", "What is in the folder {d}?", "Show the files in {d}.")).format(
+                    d=folder
+                )
+            )
             call, report = self.call("list", folder), f"The folder {folder} has:"
         self.bot("", f"I call {call[0]}.", [call])
-        output = r.choice((any_text(r), "\n".join(v.path(r) for _ in range(r.randint(1, 5))), v.number(r), "ok", f"error: {v.noun(r)} not found"))
+        output = r.choice(
+            (
+                any_text(r),
+                "\n".join(v.path(r) for _ in range(r.randint(1, 5))),
+                v.number(r),
+                "ok",
+                f"error: {v.noun(r)} not found",
+            )
+        )
         self.tool(output)
         self.bot(f"{report}\n{output}", "I report the output.")
 
@@ -172,13 +261,15 @@ class Session(Chat):
             return
         self.user(f"Read {a} and {b} and tell me the {f.attribute} of {f.subject}.")
         self.bot("", f"I need to read {a} and {b}.", [self.call("read", a), self.call("read", b)])
-        first, second = (f, g) if r.random() < .5 else (g, f)
+        first, second = (f, g) if r.random() < 0.5 else (g, f)
         for x in (first, second):
             said = x.state(r)
-            self.tool(said + (" " + any_text(r) if r.random() < .4 else ""))
+            self.tool(said + (" " + any_text(r) if r.random() < 0.4 else ""))
             self.facts.append((x, said))
         self.bot(f.answer, "The results have the answer.")
 
     def turn(self):
         """One turn with tools."""
-        self.r.choices((self.program, self.read, self.run, self.several, self.earlier, self.read_two), (10, 6, 3, 1, 1, 1))[0]()
+        self.r.choices(
+            (self.program, self.read, self.run, self.several, self.earlier, self.read_two), (10, 6, 3, 1, 1, 1)
+        )[0]()

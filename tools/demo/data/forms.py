@@ -19,7 +19,11 @@ store {v} under the {a} of {s}|{s} comes with {v} as {a}|there is also {s} with 
 set the {a} of {s} to {v}|use {v} for the {a} of {s}|{s} ({a}: {v})|the {a} belonging to {s} was {v}|
 I have just learned that {s} has the {a} {v}|nobody else knows that the {a} of {s} is {v}|{a} {v} is for {s}|
 whenever you see {s}, think of {v} as its {a}|on paper the {a} of {s} is {v}|the {a} of {s} will be {v}|
-make a note: {a} for {s} is {v}|{s} needs the {a} {v}|to open {s} you need the {a} {v}|the answer to the {a} of {s} is {v}""".replace("\n", "").split("|")
+make a note: {a} for {s} is {v}|{s} needs the {a} {v}|to open {s} you need the {a} {v}|the answer to the {a} of {s} is {v}""".replace(
+    "\n", ""
+).split(
+    "|"
+)
 
 ASK = """what is the {a} of {s}?|what is the {a} of {s}?|tell me the {a} of {s}.|what was the {a} of {s}?|do you remember the {a} of {s}?|
 which {a} does {s} have?|what {a} did I mention for {s}?|I forgot the {a} of {s}. What is it?|remind me of the {a} for {s}.|
@@ -32,77 +36,266 @@ what's the {a} of {s}?|whats the {a} of {s}|{s} - {a}?|find the {a} of {s}.|look
 and {s}? I mean its {a}.|do we have the {a} of {s}?|you know the {a} of {s}, right?|they ask for the {a} of {s}.|it is about {s} and its {a}.|
 who knows the {a} of {s}?|which one was the {a} of {s}?|quickly, the {a} of {s}!|I lost the {a} of {s}.|show the {a} of {s}.|
 print the {a} of {s}.|may I have the {a} of {s}?|if I ask for the {a} of {s}, what do you say?|what do you have as the {a} of {s}?|
-did I mention the {a} of {s}?|help me with the {a} of {s}.|I never remember the {a} of {s}.|complete this: the {a} of {s} is ...""".replace("\n", "").split("|")
+did I mention the {a} of {s}?|help me with the {a} of {s}.|I never remember the {a} of {s}.|complete this: the {a} of {s} is ...""".replace(
+    "\n", ""
+).split(
+    "|"
+)
 
 WHAT = """what is {x}?|what is {x}?|what was {x}?|what is {x} again?|what was {x} again?|do you know {x}?|do you still know {x}?|
 can you tell me {x}?|could you tell me {x}?|I need {x}.|give me {x}.|tell me {x}.|tell me {x} again.|{x}?|{x}, please.|
 remind me, what is {x}?|I forgot {x}.|I cannot remember {x}.|what did I say about {x}?|which value did {x} have?|repeat {x}.|state {x}.|
 please recall {x}.|what's {x}?|do you remember {x}?|{x} again please|what did I tell you about {x}?|I would like to have {x}.|
-say {x} once more.|may I have {x}?|you know {x}, don't you?|so what is {x}?|let me know {x}.|show me {x}.""".replace("\n", "").split("|")
+say {x} once more.|may I have {x}?|you know {x}, don't you?|so what is {x}?|let me know {x}.|show me {x}.""".replace(
+    "\n", ""
+).split(
+    "|"
+)
 
-QUESTION_OPENERS = [""] * 12 + """Please tell me: |One question: |Quick question: |Now: |So, |Sorry, |Could you help me: |I have to know: |
+QUESTION_OPENERS = (
+    [""] * 12
+    + """Please tell me: |One question: |Quick question: |Now: |So, |Sorry, |Could you help me: |I have to know: |
 Okay, |Well, |Hey, |By the way, |Then |And |But |Now tell me, |Thanks. |Great. |Hm, |Hello again, |One more thing: |
-Back to what I said: |Let me ask you something: |Ok, |Oh, |Right, |Good, now |Alright: """.replace("\n", "").split("|")
-STATEMENT_OPENERS = [""] * 12 + """Remember: |Note: |FYI: |Important: |Please note that |Keep in mind that |Just so you know: |
+Back to what I said: |Let me ask you something: |Ok, |Oh, |Right, |Good, now |Alright: """.replace(
+        "\n", ""
+    ).split(
+        "|"
+    )
+)
+STATEMENT_OPENERS = (
+    [""] * 12
+    + """Remember: |Note: |FYI: |Important: |Please note that |Keep in mind that |Just so you know: |
 I want you to remember that |Listen: |New information: |Please remember: |Remember that |You should know that |Don't forget: |
 Save this: |For your information, |Here is a fact: |Ok, |By the way, |Let me tell you something: |
 Let me tell you that |I tell you that |Also, |First of all, |To begin with: |Today I learned that |It is important that you know: |
-Write this down: |Attention: |One thing to keep: |This is what I know: |Please keep this: """.replace("\n", "").split("|")
-TAILS = [""] * 30 + [" Thanks.", " Please keep it in mind.", " Do not forget it.", " That is all.", " OK?", " Remember it, please.",
-                     " This is important.", " I may ask you later.", " Just keep it.", " You may need it."]
+Write this down: |Attention: |One thing to keep: |This is what I know: |Please keep this: """.replace(
+        "\n", ""
+    ).split(
+        "|"
+    )
+)
+TAILS = [""] * 30 + [
+    " Thanks.",
+    " Please keep it in mind.",
+    " Do not forget it.",
+    " That is all.",
+    " OK?",
+    " Remember it, please.",
+    " This is important.",
+    " I may ask you later.",
+    " Just keep it.",
+    " You may need it.",
+]
 
 # Frames are composed of parts, so that no single wording can be learned by heart.
 LINKS = """is|is|was|equals|reads|says|became|remains|stays|should read|must be|will be|shall be|has to be|means|shows|gives|turned into|
-got set to|goes by|would be|is now|is always|is still|happens to be|appears to be|comes out as|stands at|amounts to|is called|is written""".replace("\n", "").split("|")
-ENDS = [""] * 14 + """ these weeks| for now| as always| again| from now on| since Monday| I think| they say| of course| after all| by the way| until further notice|
+got set to|goes by|would be|is now|is always|is still|happens to be|appears to be|comes out as|stands at|amounts to|is called|is written""".replace(
+    "\n", ""
+).split(
+    "|"
+)
+ENDS = (
+    [""] * 14
+    + """ these weeks| for now| as always| again| from now on| since Monday| I think| they say| of course| after all| by the way| until further notice|
  as agreed| in this house| at the moment| as you know| now and later| if I am right| once and for all| nothing else|, believe me|, I am sure|, that much is certain|
-, so far""".replace("\n", "").split("|")
-WHO = """I|we|they|somebody|my boss|my friend|the teacher|a guest|everybody|the new man|my mother|the office|our team|the customer|one of us""".split("|")
+, so far""".replace(
+        "\n", ""
+    ).split(
+        "|"
+    )
+)
+WHO = """I|we|they|somebody|my boss|my friend|the teacher|a guest|everybody|the new man|my mother|the office|our team|the customer|one of us""".split(
+    "|"
+)
 WANTS = """need|needs|want|wants|would like|asked for|is looking for|must know|forgot|lost|has to know|wants to see|cannot find|are waiting for|wishes to have|
-could use|should be given|insist on|called about|would love to hear|was curious about|has a question about|is not sure about""".replace("\n", "").split("|")
+could use|should be given|insist on|called about|would love to hear|was curious about|has a question about|is not sure about""".replace(
+    "\n", ""
+).split(
+    "|"
+)
 LEADS = """suppose {w} {v} {x}|{w} {v} {x}|what if {w} {v} {x}?|{w} {v} {x}, can you help?|{w} {v} {x}, so tell me|look into your memory for {x}|
 what would you say is {x}?|would you give me {x}?|would you be so kind and say {x}?|could I see {x}?|how does {x} read?|how did I call {x}?|
 in this chat, {x} was ...|return {x}|output {x}|answer with {x}|spell out {x}|check {x} for me|recite {x}|list {x}|name {x}|bring me {x}|get {x}|read out {x}|
 {x} - what was that?|{x} - quick!|{x}, what is that again?|{x}: what did I say?|I am asking for {x}|my question is about {x}|now about {x}|
 what do you know about {x}?|what have you got for {x}?|what is stored for {x}?|what was given as {x}?|what did you learn about {x}?|
-can {x} be told?|is {x} known to you?|was {x} mentioned?""".replace("\n", "").split("|")
+can {x} be told?|is {x} known to you?|was {x} mentioned?""".replace(
+    "\n", ""
+).split(
+    "|"
+)
 
 # kind: (statements, questions, what is asked for, answer, acknowledgement)
 PERSONAL = {
-    "name": (["my name is {v}", "I am {v}", "hi, I'm {v}", "you can call me {v}", "hello, my name is {v}", "I'm called {v}", "it's {v} here", "{v} is my name",
-              "people call me {v}", "hey, I'm {v}", "call me {v}", "please call me {v}", "I go by {v}", "this is {v}"],
-             ["what is my name again?", "do you know my name?", "and who am I?", "tell me who I am.", "what is my name?", "who am I?", "do you remember my name?", "what's my name?", "how am I called?", "do you know who I am?", "what do people call me?",
-              "tell me my name.", "say my name."], "my name", "Your name is {v}.", "Nice to meet you, {v}."),
-    "fullname": (["my full name is {v}", "my complete name is {v}"], ["what is my full name?", "tell me my full name."], "my full name",
-                 "Your full name is {v}.", "Noted."),
-    "city": (["I live in {v}", "my home is in {v}", "I am from {v}", "I moved to {v}", "I have a flat in {v}", "I come from {v}", "my home town is {v}"],
-             ["what town is my home in?", "in what town am I living?", "which place do I come from?", "what city am I from?", "which village do I live in?", "what place do I live in?", "where am I living?", "in which town do I live?", "where do I live?", "which city do I live in?", "where is my home?", "where am I from?", "in which city is my home?", "what is my home town?"],
-             "the city I live in", "You live in {v}.", "{v} sounds lovely."),
-    "job": (["I work as a {v}", "my job is {v}", "I'm a {v} by profession", "I am a {v}", "I earn my money as a {v}"],
-            ["what is my job?", "what do I do for work?", "what is my profession?", "what do I work as?"], "my job", "You work as a {v}.", "That is good work."),
-    "pet": (["I have a {p} called {v}", "my {p} is named {v}", "the name of my {p} is {v}", "my {p} is called {v}", "we have a {p}, {v}"],
-            ["what is my {p} called?", "what is the name of my {p}?", "how is my {p} named?", "what's my {p}'s name?"], "the name of my {p}",
-            "Your {p} is called {v}.", "{v} is a nice name."),
-    "food": (["my favourite food is {v}", "I like {v} most of all foods", "I love eating {v}"],
-             ["what is my favourite food?", "what do I love to eat?", "which food do I like best?"], "my favourite food", "Your favourite food is {v}.", "Noted."),
-    "drink": (["my favourite drink is {v}", "I love to drink {v}"], ["what is my favourite drink?", "what do I love to drink?"], "my favourite drink",
-              "Your favourite drink is {v}.", "Noted."),
-    "colour": (["my favourite colour is {v}", "the colour I like best is {v}", "I like the colour {v}"],
-               ["what is my favourite colour?", "which colour do I like best?", "which colour do I like?"], "my favourite colour",
-               "Your favourite colour is {v}.", "Noted."),
-    "number": (["my lucky number is {v}", "my favourite number is {v}"], ["what is my lucky number?", "what is my favourite number?"], "my lucky number",
-               "Your number is {v}.", "Noted."),
-    "sport": (["my favourite sport is {v}", "the sport I do is {v}"], ["what is my favourite sport?", "which sport do I do?"], "my favourite sport",
-              "Your favourite sport is {v}.", "Noted."),
-    "age": (["I am {v} years old", "my age is {v}"], ["how old am I?", "what is my age?"], "my age", "You are {v} years old.", "Noted."),
-    "birthday": (["my birthday is on {v}", "I was born on {v}"], ["when is my birthday?", "when was I born?"], "my birthday", "Your birthday is on {v}.", "Noted."),
-    "book": (["my favourite book is {v}", "I like to read {v}"], ["what is my favourite book?", "which book do I like?"], "my favourite book",
-             "Your favourite book is {v}.", "Noted."),
-    "company": (["I work for {v}", "my company is {v}"], ["who do I work for?", "what is my company?"], "my company", "You work for {v}.", "Noted."),
-    "language": (["I speak {v}", "my language is {v}"], ["which language do I speak?", "what is my language?"], "my language", "You speak {v}.", "Noted."),
-    "friend": (["my {p} is called {v}", "my {p}'s name is {v}", "{v} is my {p}", "the name of my {p} is {v}"],
-               ["what is my {p} called?", "what is my {p}'s name?", "who is my {p}?", "what's the name of my {p}?"], "my {p}'s name",
-               "Your {p} is called {v}.", "Noted."),
+    "name": (
+        [
+            "my name is {v}",
+            "I am {v}",
+            "hi, I'm {v}",
+            "you can call me {v}",
+            "hello, my name is {v}",
+            "I'm called {v}",
+            "it's {v} here",
+            "{v} is my name",
+            "people call me {v}",
+            "hey, I'm {v}",
+            "call me {v}",
+            "please call me {v}",
+            "I go by {v}",
+            "this is {v}",
+        ],
+        [
+            "what is my name again?",
+            "do you know my name?",
+            "and who am I?",
+            "tell me who I am.",
+            "what is my name?",
+            "who am I?",
+            "do you remember my name?",
+            "what's my name?",
+            "how am I called?",
+            "do you know who I am?",
+            "what do people call me?",
+            "tell me my name.",
+            "say my name.",
+        ],
+        "my name",
+        "Your name is {v}.",
+        "Nice to meet you, {v}.",
+    ),
+    "fullname": (
+        ["my full name is {v}", "my complete name is {v}"],
+        ["what is my full name?", "tell me my full name."],
+        "my full name",
+        "Your full name is {v}.",
+        "Noted.",
+    ),
+    "city": (
+        [
+            "I live in {v}",
+            "my home is in {v}",
+            "I am from {v}",
+            "I moved to {v}",
+            "I have a flat in {v}",
+            "I come from {v}",
+            "my home town is {v}",
+        ],
+        [
+            "what town is my home in?",
+            "in what town am I living?",
+            "which place do I come from?",
+            "what city am I from?",
+            "which village do I live in?",
+            "what place do I live in?",
+            "where am I living?",
+            "in which town do I live?",
+            "where do I live?",
+            "which city do I live in?",
+            "where is my home?",
+            "where am I from?",
+            "in which city is my home?",
+            "what is my home town?",
+        ],
+        "the city I live in",
+        "You live in {v}.",
+        "{v} sounds lovely.",
+    ),
+    "job": (
+        ["I work as a {v}", "my job is {v}", "I'm a {v} by profession", "I am a {v}", "I earn my money as a {v}"],
+        ["what is my job?", "what do I do for work?", "what is my profession?", "what do I work as?"],
+        "my job",
+        "You work as a {v}.",
+        "That is good work.",
+    ),
+    "pet": (
+        [
+            "I have a {p} called {v}",
+            "my {p} is named {v}",
+            "the name of my {p} is {v}",
+            "my {p} is called {v}",
+            "we have a {p}, {v}",
+        ],
+        ["what is my {p} called?", "what is the name of my {p}?", "how is my {p} named?", "what's my {p}'s name?"],
+        "the name of my {p}",
+        "Your {p} is called {v}.",
+        "{v} is a nice name.",
+    ),
+    "food": (
+        ["my favourite food is {v}", "I like {v} most of all foods", "I love eating {v}"],
+        ["what is my favourite food?", "what do I love to eat?", "which food do I like best?"],
+        "my favourite food",
+        "Your favourite food is {v}.",
+        "Noted.",
+    ),
+    "drink": (
+        ["my favourite drink is {v}", "I love to drink {v}"],
+        ["what is my favourite drink?", "what do I love to drink?"],
+        "my favourite drink",
+        "Your favourite drink is {v}.",
+        "Noted.",
+    ),
+    "colour": (
+        ["my favourite colour is {v}", "the colour I like best is {v}", "I like the colour {v}"],
+        ["what is my favourite colour?", "which colour do I like best?", "which colour do I like?"],
+        "my favourite colour",
+        "Your favourite colour is {v}.",
+        "Noted.",
+    ),
+    "number": (
+        ["my lucky number is {v}", "my favourite number is {v}"],
+        ["what is my lucky number?", "what is my favourite number?"],
+        "my lucky number",
+        "Your number is {v}.",
+        "Noted.",
+    ),
+    "sport": (
+        ["my favourite sport is {v}", "the sport I do is {v}"],
+        ["what is my favourite sport?", "which sport do I do?"],
+        "my favourite sport",
+        "Your favourite sport is {v}.",
+        "Noted.",
+    ),
+    "age": (
+        ["I am {v} years old", "my age is {v}"],
+        ["how old am I?", "what is my age?"],
+        "my age",
+        "You are {v} years old.",
+        "Noted.",
+    ),
+    "birthday": (
+        ["my birthday is on {v}", "I was born on {v}"],
+        ["when is my birthday?", "when was I born?"],
+        "my birthday",
+        "Your birthday is on {v}.",
+        "Noted.",
+    ),
+    "book": (
+        ["my favourite book is {v}", "I like to read {v}"],
+        ["what is my favourite book?", "which book do I like?"],
+        "my favourite book",
+        "Your favourite book is {v}.",
+        "Noted.",
+    ),
+    "company": (
+        ["I work for {v}", "my company is {v}"],
+        ["who do I work for?", "what is my company?"],
+        "my company",
+        "You work for {v}.",
+        "Noted.",
+    ),
+    "language": (
+        ["I speak {v}", "my language is {v}"],
+        ["which language do I speak?", "what is my language?"],
+        "my language",
+        "You speak {v}.",
+        "Noted.",
+    ),
+    "friend": (
+        ["my {p} is called {v}", "my {p}'s name is {v}", "{v} is my {p}", "the name of my {p} is {v}"],
+        ["what is my {p} called?", "what is my {p}'s name?", "who is my {p}?", "what's the name of my {p}?"],
+        "my {p}'s name",
+        "Your {p} is called {v}.",
+        "Noted.",
+    ),
 }
 SMALL = """please now then again still also just once the a that which what it this my your i you we they can will did does was is for to
 of and um well so hm ok""".split()
@@ -114,19 +307,21 @@ def upper_first(text):
 
 def noise(r, most):
     """0..most words that carry no information."""
-    return [r.choice(FILLW) if (k := r.random()) < .5 else r.choice(SMALL) if k < .8 else invented(r)
-            for _ in range(r.randint(0, most))]
+    return [
+        r.choice(FILLW) if (k := r.random()) < 0.5 else r.choice(SMALL) if k < 0.8 else invented(r)
+        for _ in range(r.randint(0, most))
+    ]
 
 
 def noisy(r, *parts):
     """The key phrases among random words: only they tell what is asked."""
     parts, out = list(parts), noise(r, 6)
-    if len(parts) > 1 and r.random() < .5:
+    if len(parts) > 1 and r.random() < 0.5:
         parts.reverse()
     for i, part in enumerate(parts):
         out += [part, *noise(r, 6 if i == len(parts) - 1 else 3)]
     text = " ".join(out) + r.choice("???..!") * r.choice((1, 1, 1, 0))
-    return upper_first(text) if r.random() < .7 else text
+    return upper_first(text) if r.random() < 0.7 else text
 
 
 def joined(opener, text):
@@ -138,14 +333,14 @@ def joined(opener, text):
 
 def open_question(r, question):
     """The question behind an opener, now and then behind noise or all lower case."""
-    if r.random() < .06:
+    if r.random() < 0.06:
         question = " ".join([*noise(r, 4), question])
     text = joined(r.choice(QUESTION_OPENERS), question)
-    if r.random() < .06:
+    if r.random() < 0.06:
         text = text[:1].lower() + text[1:]
-    if r.random() < .05:
+    if r.random() < 0.05:
         text = text.rstrip("?.")
-    if r.random() < .03:
+    if r.random() < 0.03:
         text += r.choice((" Please.", " Thanks.", " Thank you!", " I need it now."))
     return text
 
@@ -153,30 +348,59 @@ def open_question(r, question):
 def open_statement(r, text):
     """The statement behind an opener or noise, with a tail."""
     k = r.random()
-    if k < .08 and text.startswith(("the ", "my ", "our ", "there ")):    # before a value noise would belong to it
+    if k < 0.08 and text.startswith(("the ", "my ", "our ", "there ")):  # before a value noise would belong to it
         text = " ".join([*noise(r, 4), text])
     opener = r.choice(STATEMENT_OPENERS)
-    end = "." if r.random() < .93 else r.choice(("", "!"))
+    end = "." if r.random() < 0.93 else r.choice(("", "!"))
     out = joined(opener, text) + end
-    if r.random() < .05:
+    if r.random() < 0.05:
         out = out[:1].lower() + out[1:]
     return out + (r.choice(TAILS) if end else "")
 
 
 def ask_words(r, what):
     """A question for a noun phrase."""
-    if r.random() < .4:
+    if r.random() < 0.4:
         return r.choice(LEADS).format(x=what, w=r.choice(WHO), v=r.choice(WANTS))
     return r.choice(WHAT).format(x=what)
 
 
 def frame(r, attribute, subject, value):
     """A statement composed of parts: who is meant, a link, the value, perhaps an end."""
-    what = r.choice(("the {a} of {s}", "the {a} of {s}", "{s}'s {a}", "the {a} for {s}", "{s} and its {a}:", "the {a} that belongs to {s}",
-                     "the {a} in the case of {s}", "as {a} of {s}", "{a}, {s}:")).format(a=attribute, s=subject)
-    if r.random() < .35:
-        link = r.choice(("is", "was", "becomes", "will be", "serves for", "stands for", "belongs to", "is used for", "acts as", "counts as", "is given as",
-                         "goes into", "is noted as", "is taken for", "has become", "works for"))
-        return " ".join((value, link, what.rstrip(":"))) + r.choice(ENDS)     # noise before it would belong to the value
+    what = r.choice(
+        (
+            "the {a} of {s}",
+            "the {a} of {s}",
+            "{s}'s {a}",
+            "the {a} for {s}",
+            "{s} and its {a}:",
+            "the {a} that belongs to {s}",
+            "the {a} in the case of {s}",
+            "as {a} of {s}",
+            "{a}, {s}:",
+        )
+    ).format(a=attribute, s=subject)
+    if r.random() < 0.35:
+        link = r.choice(
+            (
+                "is",
+                "was",
+                "becomes",
+                "will be",
+                "serves for",
+                "stands for",
+                "belongs to",
+                "is used for",
+                "acts as",
+                "counts as",
+                "is given as",
+                "goes into",
+                "is noted as",
+                "is taken for",
+                "has become",
+                "works for",
+            )
+        )
+        return " ".join((value, link, what.rstrip(":"))) + r.choice(ENDS)  # noise before it would belong to the value
     link = "" if what.endswith(":") else r.choice(LINKS)
     return " ".join(x for x in (*noise(r, 3), what, link, value) if x) + r.choice(ENDS)

@@ -5,51 +5,67 @@ from . import tools, values as v
 from .agent import Session
 from .chat import Chat
 from .documents import code_line
-from .words import (ADJ, ADV, ANIMAL, CITY, CODEW, COLOR, FILLW, FOOD, JOB, LAST, NOUN, PEOPLE, PREP, SPORT, VERB)
+from .words import ADJ, ADV, ANIMAL, CITY, CODEW, COLOR, FILLW, FOOD, JOB, LAST, NOUN, PEOPLE, PREP, SPORT, VERB
 
 # A turn of a chat without tools and its weight.
-TURNS = (("tell", 33), ("ask", 52), ("ask_two", 1.5), ("ask_unknown", 5), ("correct", 4), ("verify", 5), ("two_steps", 2), ("first", 2),
-         ("previous", 2.5), ("own", 1.5), ("say_back", 2), ("choose", 1), ("title", .7), ("small", 19), ("echo", 17), ("table", 7),
-         ("code", 4))
+TURNS = (
+    ("tell", 33),
+    ("ask", 52),
+    ("ask_two", 1.5),
+    ("ask_unknown", 5),
+    ("correct", 4),
+    ("verify", 5),
+    ("two_steps", 2),
+    ("first", 2),
+    ("previous", 2.5),
+    ("own", 1.5),
+    ("say_back", 2),
+    ("choose", 1),
+    ("title", 0.7),
+    ("small", 19),
+    ("echo", 17),
+    ("table", 7),
+    ("code", 4),
+)
 
 
 def turn(chat):
     """Add one turn to the chat."""
-    if chat.tools and chat.r.random() < .6:
+    if chat.tools and chat.r.random() < 0.6:
         return chat.turn()
     names, weights = zip(*TURNS)
-    if chat.left() > 600 and chat.r.random() < .07:
+    if chat.left() > 600 and chat.r.random() < 0.07:
         return chat.document()
     return getattr(chat, chat.r.choices(names, weights)[0])()
 
 
 def start(r, length, chars, heldout, thinking):
     """An empty chat or session that suits the length in tokens."""
-    if length >= 1024 and r.random() < (.45 if length <= 2048 else .35):
+    if length >= 1024 and r.random() < (0.45 if length <= 2048 else 0.35):
         most = 3 if length <= 1024 else 10 if length <= 2048 else 24 if length <= 4096 else 40
-        extra = r.randint(0, most) if r.random() < .6 else 0
-        parts = 0 if r.random() < .4 else r.randint(1, 6 if length <= 1024 else 32)
+        extra = r.randint(0, most) if r.random() < 0.6 else 0
+        parts = 0 if r.random() < 0.4 else r.randint(1, 6 if length <= 1024 else 32)
         return Session(r, chars, heldout, thinking, extra, parts)
     chat = Chat(r, chars, heldout, thinking)
-    chat.opening(0 if r.random() < .93 or length < 1024 else r.randint(2, 12))
+    chat.opening(0 if r.random() < 0.93 or length < 1024 else r.randint(2, 12))
     return chat
 
 
 def conversation(r, length, chars_per_token, heldout=False):
     """The text of one row of about `length` tokens."""
-    thinking = r.random() < .22
+    thinking = r.random() < 0.22
     chat = start(r, length, length * chars_per_token, heldout, thinking)
-    if length >= 2048 and r.random() < (.5 if length < 8192 else .8):
+    if length >= 2048 and r.random() < (0.5 if length < 8192 else 0.8):
         for _ in range(r.randint(0, 3)):
             chat.tell()
-        chat.document(r.uniform(.4, .8) * max(400, chat.left()))
+        chat.document(r.uniform(0.4, 0.8) * max(400, chat.left()))
     # Thinking without tools keeps the last reasoning only: such a row must end inside, the others may be cut.
     margin = 250 if thinking and not chat.tools else -200
     while True:
         turn(chat)
         if chat.left() <= margin:
             break
-    return encode(chat.messages, thinking, chat.tools, "max" if thinking and r.random() < .05 else None)
+    return encode(chat.messages, thinking, chat.tools, "max" if thinking and r.random() < 0.05 else None)
 
 
 def answer_mask(ids, special):
@@ -65,28 +81,41 @@ def answer_mask(ids, special):
     return mask
 
 
+def span(ids, special):
+    """Token positions of the last assistant message, EOS included."""
+    mask = answer_mask(ids, special)
+    end = max(i for i, x in enumerate(mask) if x)
+    start = end
+    while mask[start - 1]:
+        start -= 1
+    return start, end + 1
+
+
 def tokenizer_text(r):
     """Text for the tokenizer alone: many words in several shapes."""
     k = r.random()
-    if k < .45:
+    if k < 0.45:
         return " ".join(r.choices(FILLW + NOUN + ADJ + VERB + PEOPLE + CITY + ADV + PREP + JOB + FOOD + LAST, k=60))
-    if k < .52:
+    if k < 0.52:
         return " ".join(w.capitalize() for w in r.choices(FILLW + NOUN + ADJ, k=40))
-    if k < .68:
-        return "\n".join("    " * r.randint(0, 3) + code_line(r) for _ in range(8)) + "\n" + " ".join(r.choices(CODEW, k=30))
-    if k < .78:
+    if k < 0.68:
+        return (
+            "\n".join("    " * r.randint(0, 3) + code_line(r) for _ in range(8))
+            + "\n"
+            + " ".join(r.choices(CODEW, k=30))
+        )
+    if k < 0.78:
         return " ".join(v.foreign(r, 6) for _ in range(6))
-    if k < .88:
+    if k < 0.88:
         return tools.system_text(r, 8)
     return " ".join(v.invented(r) for _ in range(40))
 
 
 def tokenizer_words():
     """Words that deserve a token of their own."""
-    return (FILLW + NOUN + ADJ + VERB + PEOPLE + CITY + LAST + CODEW + JOB + FOOD + SPORT + COLOR + ADV + PREP + ANIMAL)
+    return FILLW + NOUN + ADJ + VERB + PEOPLE + CITY + LAST + CODEW + JOB + FOOD + SPORT + COLOR + ADV + PREP + ANIMAL
 
 
 def single_turn(request, answer):
     """A chat of one request and its answer."""
     return encode([{"role": "user", "content": request}, {"role": "assistant", "content": answer}])
-

@@ -12,36 +12,114 @@ GREETINGS = ("hello", "goodbye", "welcome", "good morning")
 
 # What one function does: (in words, its name, body by language). {c} is a number, {n} a word.
 FUNCTIONS = (
-    ("adds {c} to a number", "add_{c}", {"python": "return x + {c}", "javascript": "return x + {c};", "c": "return x + {c};", "go": "return x + {c}", "rust": "x + {c}"}),
-    ("multiplies a number by {c}", "times_{c}", {"python": "return x * {c}", "javascript": "return x * {c};", "c": "return x * {c};", "go": "return x * {c}", "rust": "x * {c}"}),
-    ("subtracts {c} from a number", "minus_{c}", {"python": "return x - {c}", "javascript": "return x - {c};", "c": "return x - {c};", "go": "return x - {c}", "rust": "x - {c}"}),
-    ("checks if a number is larger than {c}", "above_{c}", {"python": "return x > {c}", "javascript": "return x > {c};", "c": "return x > {c};", "go": "return x > {c}", "rust": "x > {c}"}),
-    ("squares a number", "square", {"python": "return x * x", "javascript": "return x * x;", "c": "return x * x;", "go": "return x * x", "rust": "x * x"}),
-    ("doubles a number", "double_it", {"python": "return 2 * x", "javascript": "return 2 * x;", "c": "return 2 * x;", "go": "return 2 * x", "rust": "2 * x"}),
+    (
+        "adds {c} to a number",
+        "add_{c}",
+        {
+            "python": "return x + {c}",
+            "javascript": "return x + {c};",
+            "c": "return x + {c};",
+            "go": "return x + {c}",
+            "rust": "x + {c}",
+        },
+    ),
+    (
+        "multiplies a number by {c}",
+        "times_{c}",
+        {
+            "python": "return x * {c}",
+            "javascript": "return x * {c};",
+            "c": "return x * {c};",
+            "go": "return x * {c}",
+            "rust": "x * {c}",
+        },
+    ),
+    (
+        "subtracts {c} from a number",
+        "minus_{c}",
+        {
+            "python": "return x - {c}",
+            "javascript": "return x - {c};",
+            "c": "return x - {c};",
+            "go": "return x - {c}",
+            "rust": "x - {c}",
+        },
+    ),
+    (
+        "checks if a number is larger than {c}",
+        "above_{c}",
+        {
+            "python": "return x > {c}",
+            "javascript": "return x > {c};",
+            "c": "return x > {c};",
+            "go": "return x > {c}",
+            "rust": "x > {c}",
+        },
+    ),
+    (
+        "squares a number",
+        "square",
+        {
+            "python": "return x * x",
+            "javascript": "return x * x;",
+            "c": "return x * x;",
+            "go": "return x * x",
+            "rust": "x * x",
+        },
+    ),
+    (
+        "doubles a number",
+        "double_it",
+        {
+            "python": "return 2 * x",
+            "javascript": "return 2 * x;",
+            "c": "return 2 * x;",
+            "go": "return 2 * x",
+            "rust": "2 * x",
+        },
+    ),
 )
 SIGNATURE = {
-    "python": ("def {f}(x):\n    {b}\n", "Python", "py"), "javascript": ("function {f}(x) {{\n  {b}\n}}\n", "JavaScript", "js"),
-    "c": ("int {f}(int x) {{\n    {b}\n}}\n", "C", "c"), "go": ("func {f}(x int) int {{\n\t{b}\n}}\n", "Go", "go"),
+    "python": ("def {f}(x):\n    {b}\n", "Python", "py"),
+    "javascript": ("function {f}(x) {{\n  {b}\n}}\n", "JavaScript", "js"),
+    "c": ("int {f}(int x) {{\n    {b}\n}}\n", "C", "c"),
+    "go": ("func {f}(x int) int {{\n\t{b}\n}}\n", "Go", "go"),
     "rust": ("fn {f}(x: i32) -> i32 {{\n    {b}\n}}\n", "Rust", "rs"),
 }
 # A program that prints one line, by language: (text, name in words, extension). {t} is the line.
 PRINTS = {
-    "python": ("print(\"{t}\")\n", "Python", "py"),
-    "c": ("#include <stdio.h>\n\nint main(void) {{\n    printf(\"{t}\\n\");\n    return 0;\n}}\n", "C", "c"),
-    "cpp": ("#include <iostream>\n\nint main() {{\n    std::cout << \"{t}\" << std::endl;\n    return 0;\n}}\n", "C++", "cpp"),
-    "javascript": ("console.log(\"{t}\");\n", "JavaScript", "js"),
-    "go": ("package main\n\nimport \"fmt\"\n\nfunc main() {{\n\tfmt.Println(\"{t}\")\n}}\n", "Go", "go"),
-    "rust": ("fn main() {{\n    println!(\"{t}\");\n}}\n", "Rust", "rs"),
-    "java": ("public class Main {{\n    public static void main(String[] args) {{\n        System.out.println(\"{t}\");\n    }}\n}}\n", "Java", "java"),
-    "bash": ("#!/bin/sh\necho \"{t}\"\n", "shell", "sh"),
-    "ruby": ("puts \"{t}\"\n", "Ruby", "rb"),
+    "python": ('print("{t}")\n', "Python", "py"),
+    "c": ('#include <stdio.h>\n\nint main(void) {{\n    printf("{t}\\n");\n    return 0;\n}}\n', "C", "c"),
+    "cpp": (
+        '#include <iostream>\n\nint main() {{\n    std::cout << "{t}" << std::endl;\n    return 0;\n}}\n',
+        "C++",
+        "cpp",
+    ),
+    "javascript": ('console.log("{t}");\n', "JavaScript", "js"),
+    "go": ('package main\n\nimport "fmt"\n\nfunc main() {{\n\tfmt.Println("{t}")\n}}\n', "Go", "go"),
+    "rust": ('fn main() {{\n    println!("{t}");\n}}\n', "Rust", "rs"),
+    "java": (
+        'public class Main {{\n    public static void main(String[] args) {{\n        System.out.println("{t}");\n    }}\n}}\n',
+        "Java",
+        "java",
+    ),
+    "bash": ('#!/bin/sh\necho "{t}"\n', "shell", "sh"),
+    "ruby": ('puts "{t}"\n', "Ruby", "rb"),
 }
 LOOPS = {
-    "python": ("for i in range({c}):\n    print(\"{t}\")\n", "Python", "py"),
-    "c": ("#include <stdio.h>\n\nint main(void) {{\n    for (int i = 0; i < {c}; i++)\n        printf(\"{t}\\n\");\n    return 0;\n}}\n", "C", "c"),
-    "javascript": ("for (let i = 0; i < {c}; i++) {{\n  console.log(\"{t}\");\n}}\n", "JavaScript", "js"),
-    "bash": ("#!/bin/sh\nfor i in $(seq {c}); do\n  echo \"{t}\"\ndone\n", "shell", "sh"),
-    "go": ("package main\n\nimport \"fmt\"\n\nfunc main() {{\n\tfor i := 0; i < {c}; i++ {{\n\t\tfmt.Println(\"{t}\")\n\t}}\n}}\n", "Go", "go"),
+    "python": ('for i in range({c}):\n    print("{t}")\n', "Python", "py"),
+    "c": (
+        '#include <stdio.h>\n\nint main(void) {{\n    for (int i = 0; i < {c}; i++)\n        printf("{t}\\n");\n    return 0;\n}}\n',
+        "C",
+        "c",
+    ),
+    "javascript": ('for (let i = 0; i < {c}; i++) {{\n  console.log("{t}");\n}}\n', "JavaScript", "js"),
+    "bash": ('#!/bin/sh\nfor i in $(seq {c}); do\n  echo "{t}"\ndone\n', "shell", "sh"),
+    "go": (
+        'package main\n\nimport "fmt"\n\nfunc main() {{\n\tfor i := 0; i < {c}; i++ {{\n\t\tfmt.Println("{t}")\n\t}}\n}}\n',
+        "Go",
+        "go",
+    ),
 }
 
 
@@ -49,13 +127,16 @@ def printed(r):
     language = r.choice(list(PRINTS))
     text, spoken, extension = PRINTS[language]
     k = r.random()
-    if k < .3:
+    if k < 0.3:
         line, request, stem = "Hello, world!", f"a hello world in {spoken}", "hello"
-        if r.random() < .4:
+        if r.random() < 0.4:
             request = f"a simple hello world program in {spoken}"
     else:
-        line = f"{r.choice(GREETINGS)} {v.noun(r)}" if k < .7 else " ".join(v.noun(r) for _ in range(r.randint(1, 4)))
-        request, stem = f"a {spoken} {'script' if language == 'bash' else 'program'} that prints {line}", line.split()[-1]
+        line = f"{r.choice(GREETINGS)} {v.noun(r)}" if k < 0.7 else " ".join(v.noun(r) for _ in range(r.randint(1, 4)))
+        request, stem = (
+            f"a {spoken} {'script' if language == 'bash' else 'program'} that prints {line}",
+            line.split()[-1],
+        )
     return request, language, text.format(t=line), f"{stem}.{extension}"
 
 
@@ -86,10 +167,15 @@ def function(r, count=1):
 
 def config(r):
     a, n, c = v.adjective(r), v.noun(r), r.randint(2, 99)
-    if r.random() < .5:
-        debug = r.random() < .5
+    if r.random() < 0.5:
+        debug = r.random() < 0.5
         text = json.dumps({"name": f"{a} {n}", "port": c * 100, "debug": debug}, indent=2) + "\n"
-        return f"a JSON config for the {a} {n} with port {c}00 and debug {'on' if debug else 'off'}", "json", text, f"{n}.json"
+        return (
+            f"a JSON config for the {a} {n} with port {c}00 and debug {'on' if debug else 'off'}",
+            "json",
+            text,
+            f"{n}.json",
+        )
     pairs = {v.noun(r): r.choice((v.noun(r), str(r.randint(1, 999)))) for _ in range(r.randint(2, 4))}
     listed = ", ".join(f"{k} {x}" for k, x in pairs.items())
     return f"an ini file with {listed}", "ini", "".join(f"{k} = {x}\n" for k, x in pairs.items()), "settings.ini"
@@ -97,15 +183,20 @@ def config(r):
 
 def page(r):
     a, n = v.adjective(r).capitalize(), v.noun(r).capitalize()
-    text = (f"<!DOCTYPE html>\n<html>\n<head><title>{a} {n}</title></head>\n<body>\n<h1>{a} {n}</h1>\n"
-            "</body>\n</html>\n")
+    text = (
+        f"<!DOCTYPE html>\n<html>\n<head><title>{a} {n}</title></head>\n<body>\n<h1>{a} {n}</h1>\n" "</body>\n</html>\n"
+    )
     return f"a web page with the title {a} {n}", "html", text, f"{n.lower()}.html"
 
 
 def script(r):
     n, c = v.noun(r), r.randint(2, 99)
-    return (f"a shell script that makes the folder {n}_{c}", "bash",
-            f"#!/bin/sh\nmkdir -p {n}_{c}\necho \"made {n}_{c}\"\n", f"make_{n}.sh")
+    return (
+        f"a shell script that makes the folder {n}_{c}",
+        "bash",
+        f'#!/bin/sh\nmkdir -p {n}_{c}\necho "made {n}_{c}"\n',
+        f"make_{n}.sh",
+    )
 
 
 def klass(r):
@@ -119,9 +210,19 @@ def klass(r):
 
 def listing(r):
     words = [v.noun(r) for _ in range(r.randint(2, 6))]
-    if r.random() < .5:
-        return f"a list of {NUMBER_WORDS[len(words)]} things: {', '.join(words)}", "markdown", "".join(f"- {w}\n" for w in words), f"{words[0]}.md"
-    return f"a todo list with {', '.join(words)}", "markdown", "# Todo\n\n" + "".join(f"- [ ] {w}\n" for w in words), "todo.md"
+    if r.random() < 0.5:
+        return (
+            f"a list of {NUMBER_WORDS[len(words)]} things: {', '.join(words)}",
+            "markdown",
+            "".join(f"- {w}\n" for w in words),
+            f"{words[0]}.md",
+        )
+    return (
+        f"a todo list with {', '.join(words)}",
+        "markdown",
+        "# Todo\n\n" + "".join(f"- [ ] {w}\n" for w in words),
+        "todo.md",
+    )
 
 
 def note(r):
@@ -130,8 +231,18 @@ def note(r):
     return f"a short poem about the {a} {n} with the {m}", "", text, f"{n}.txt"
 
 
-KINDS = ((printed, 28), (looped, 16), (function, 20), (lambda r: function(r, r.randint(2, 5)), 8), (config, 8), (page, 5),
-         (script, 4), (klass, 7), (listing, 8), (note, 3))
+KINDS = (
+    (printed, 28),
+    (looped, 16),
+    (function, 20),
+    (lambda r: function(r, r.randint(2, 5)), 8),
+    (config, 8),
+    (page, 5),
+    (script, 4),
+    (klass, 7),
+    (listing, 8),
+    (note, 3),
+)
 
 
 def snippet(r):

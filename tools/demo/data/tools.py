@@ -43,15 +43,31 @@ SYSTEM_PARTS = (
     "The name of the current branch is {n}-{d}.",
     "Instructions from {file}:\nRun make before every commit. Use four spaces. Keep lines below one hundred characters.",
 )
-PLAIN_SYSTEM = ("You are a helpful assistant.", "Be brief.", "You are a careful assistant who remembers everything.",
-                "Answer in one line.", "You are the assistant of a small workshop.", "Today is a good day.",
-                "You are a friendly chat bot.", "Answer truthfully.", "You help people.", "You are {who}'s assistant.")
+PLAIN_SYSTEM = (
+    "You are a helpful assistant.",
+    "Be brief.",
+    "You are a careful assistant who remembers everything.",
+    "Answer in one line.",
+    "You are the assistant of a small workshop.",
+    "Today is a good day.",
+    "You are a friendly chat bot.",
+    "Answer truthfully.",
+    "You help people.",
+    "You are {who}'s assistant.",
+)
 
 
 def fill(r, text):
     """A system text with its blanks filled."""
-    return text.format(who=v.name(r).lower(), n=v.noun(r), yes=r.choice(("yes", "no")), date=v.date(r), d=r.randint(1, 99),
-                       lang=r.choice(("Python", "C", "Rust", "Go", "Java")), file=v.file_name(r))
+    return text.format(
+        who=v.name(r).lower(),
+        n=v.noun(r),
+        yes=r.choice(("yes", "no")),
+        date=v.date(r),
+        d=r.randint(1, 99),
+        lang=r.choice(("Python", "C", "Rust", "Go", "Java")),
+        file=v.file_name(r),
+    )
 
 
 def system_text(r, parts):
@@ -73,57 +89,96 @@ def other_tool(r, long):
     name = r.choice(VERBS) + r.choice(("_", "")) + r.choice(NOUN)
     properties = {}
     for _ in range(r.randint(1, 4)):
-        properties[v.noun(r)] = {"type": r.choice(TYPES), "description": " ".join(v.noun(r) for _ in range(r.randint(2, 6)))}
+        properties[v.noun(r)] = {
+            "type": r.choice(TYPES),
+            "description": " ".join(v.noun(r) for _ in range(r.randint(2, 6))),
+        }
     words = " ".join(r.choice(NOUN) for _ in range(r.randint(4, 30 if long else 8)))
-    return {"name": name, "description": f"{r.choice(VERBS).capitalize()} the {words}.", "parameters": schema(properties, list(properties)[:1])}
+    return {
+        "name": name,
+        "description": f"{r.choice(VERBS).capitalize()} the {words}.",
+        "parameters": schema(properties, list(properties)[:1]),
+    }
 
 
 # Parameter names as they stand in two agents that people use, and the pools for invented agents.
 KNOWN = (
-    {"write": ("write", "filePath", "content"), "read": ("read", "filePath"), "bash": ("bash", "command", "description"),
-     "edit": ("edit", "filePath", "oldString", "newString"), "grep": ("grep", "pattern"), "list": ("list", "path")},
-    {"write": ("Write", "file_path", "content"), "read": ("Read", "file_path"), "bash": ("Bash", "command", "description"),
-     "edit": ("Edit", "file_path", "old_string", "new_string"), "grep": ("Grep", "pattern"), "list": ("LS", "path")},
+    {
+        "write": ("write", "filePath", "content"),
+        "read": ("read", "filePath"),
+        "bash": ("bash", "command", "description"),
+        "edit": ("edit", "filePath", "oldString", "newString"),
+        "grep": ("grep", "pattern"),
+        "list": ("list", "path"),
+    },
+    {
+        "write": ("Write", "file_path", "content"),
+        "read": ("Read", "file_path"),
+        "bash": ("Bash", "command", "description"),
+        "edit": ("Edit", "file_path", "old_string", "new_string"),
+        "grep": ("Grep", "pattern"),
+        "list": ("LS", "path"),
+    },
 )
 NAMES = {
     "write": ("write_file", "create_file", "save_file", "file_write", "write", "put_file", "save", "store_file"),
     "read": ("read_file", "open_file", "cat", "get_file", "read", "load_file", "view"),
     "bash": ("run", "shell", "execute", "bash", "run_command", "terminal", "exec"),
     "edit": ("edit_file", "replace", "patch", "str_replace", "edit", "change_file"),
-    "grep": ("grep", "search", "find_text", "search_files"), "list": ("ls", "list_dir", "list_files", "dir"),
+    "grep": ("grep", "search", "find_text", "search_files"),
+    "list": ("ls", "list_dir", "list_files", "dir"),
 }
 PATHS = ("path", "file", "filename", "file_path", "filePath", "name", "target")
 CONTENTS = ("content", "text", "contents", "data", "body")
 REPLACEMENTS = (("old", "new"), ("old_str", "new_str"), ("search", "replace"), ("before", "after"))
 ABOUT = {
-    "write": ("Write a file.", "Write text to a file on disk.", "Create or overwrite a file.", "Writes a file to the local filesystem. Overwrites what is there."),
+    "write": (
+        "Write a file.",
+        "Write text to a file on disk.",
+        "Create or overwrite a file.",
+        "Writes a file to the local filesystem. Overwrites what is there.",
+    ),
     "read": ("Read a file.", "Return the text of a file.", "Reads a file from the local filesystem."),
-    "bash": ("Run a shell command.", "Execute a command.", "Executes a given command in a shell and returns its output."),
+    "bash": (
+        "Run a shell command.",
+        "Execute a command.",
+        "Executes a given command in a shell and returns its output.",
+    ),
     "edit": ("Replace text in a file.", "Edit a file.", "Performs exact string replacement in a file."),
-    "grep": ("Search the files for a pattern.", "Find text in files."), "list": ("List a folder.", "List the files of a folder."),
+    "grep": ("Search the files for a pattern.", "Find text in files."),
+    "list": ("List a folder.", "List the files of a folder."),
 }
-HINT = {"write": ("path of the file", "text to write"), "read": ("path of the file",), "bash": ("command line", "what it does"),
-        "edit": ("path of the file", "text to replace", "replacement"), "grep": ("what to look for",), "list": ("folder",)}
+HINT = {
+    "write": ("path of the file", "text to write"),
+    "read": ("path of the file",),
+    "bash": ("command line", "what it does"),
+    "edit": ("path of the file", "text to replace", "replacement"),
+    "grep": ("what to look for",),
+    "list": ("folder",),
+}
 
 
 def invented_agent(r):
     """Names of tools and parameters as an unknown agent might have them."""
-    path = r.choice(PATHS) if r.random() < .85 else v.noun(r)
-    return {"write": (r.choice(NAMES["write"]), path, r.choice([c for c in CONTENTS if c != path])), "read": (r.choice(NAMES["read"]), path),
-            "bash": (r.choice(NAMES["bash"]), r.choice(("command", "cmd", "script"))),
-            "edit": (r.choice(NAMES["edit"]), path, *r.choice(REPLACEMENTS)),
-            "grep": (r.choice(NAMES["grep"]), r.choice(("pattern", "query", "text"))),
-            "list": (r.choice(NAMES["list"]), r.choice(("path", "dir", "folder")))}
+    path = r.choice(PATHS) if r.random() < 0.85 else v.noun(r)
+    return {
+        "write": (r.choice(NAMES["write"]), path, r.choice([c for c in CONTENTS if c != path])),
+        "read": (r.choice(NAMES["read"]), path),
+        "bash": (r.choice(NAMES["bash"]), r.choice(("command", "cmd", "script"))),
+        "edit": (r.choice(NAMES["edit"]), path, *r.choice(REPLACEMENTS)),
+        "grep": (r.choice(NAMES["grep"]), r.choice(("pattern", "query", "text"))),
+        "list": (r.choice(NAMES["list"]), r.choice(("path", "dir", "folder"))),
+    }
 
 
 def toolset(r, extra=0):
     """(schemas, roles): roles maps what a tool does to (name, parameters); `extra` tools have no role."""
     k = r.random()
-    roles = dict(KNOWN[0] if k < .3 else KNOWN[1] if k < .5 else invented_agent(r))
+    roles = dict(KNOWN[0] if k < 0.3 else KNOWN[1] if k < 0.5 else invented_agent(r))
     if len({n for n, *_ in roles.values()}) < len(roles):
         roles = dict(KNOWN[0])
     for role in [x for x in roles if x not in ("write", "read")]:
-        if r.random() < (.3 if role in ("bash", "edit") else .6):
+        if r.random() < (0.3 if role in ("bash", "edit") else 0.6):
             del roles[role]
     schemas = []
     for role, (name, *parameters) in roles.items():

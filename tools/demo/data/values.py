@@ -5,10 +5,29 @@ Every function takes a random.Random and returns text.
 """
 import string
 
-from .words import (ADJ, CITY, COLOR, DAY, EMOJI, FILLW, FOOD, HELD_OUT, JOB, LAST, MONTH, NOUN, OTHER,
-                    PEOPLE, SPORT, VERB)
+from .words import (
+    ADJ,
+    CITY,
+    COLOR,
+    DAY,
+    EMOJI,
+    FILLW,
+    FOOD,
+    HELD_OUT,
+    JOB,
+    LAST,
+    MONTH,
+    NOUN,
+    OTHER,
+    PEOPLE,
+    SPORT,
+    VERB,
+)
 
-ONSET = "b c d f g h j k l m n p r s t v w z bl br ch cl cr dr fl fr gl gr kl kn kr pl pr qu sc sh sk sl sm sn sp st str sw th tr tw wh wr".split() + [""] * 4
+ONSET = (
+    "b c d f g h j k l m n p r s t v w z bl br ch cl cr dr fl fr gl gr kl kn kr pl pr qu sc sh sk sl sm sn sp st str sw th tr tw wh wr".split()
+    + [""] * 4
+)
 NUCLEUS = "a e i o u a e i o u ai au ea ee ei ie oa oo ou ue y".split()
 CODA = "b ck d f g k l ll m n ng nk nt p r rd rk rn rt s sh ss st t th x z".split() + [""] * 22
 SUFFIX = "er ing ed ness ly ful less tion ment able ish ist ity ous al ive ship hood dom est".split()
@@ -34,9 +53,10 @@ def invented(r, syllables=None):
     """A word that nobody has seen, lower case."""
     while True:
         n = syllables or r.choice((1, 2, 2, 2, 3, 3, 4))
-        word = "".join(r.choice(ONSET) + r.choice(NUCLEUS) + (r.choice(CODA) if r.random() < .6 else "")
-                       for _ in range(n))
-        if r.random() < .1:
+        word = "".join(
+            r.choice(ONSET) + r.choice(NUCLEUS) + (r.choice(CODA) if r.random() < 0.6 else "") for _ in range(n)
+        )
+        if r.random() < 0.1:
             word += r.choice(SUFFIX)
         if len(word) > 2 and word not in HELD_OUT:
             return word
@@ -44,7 +64,7 @@ def invented(r, syllables=None):
 
 def compound(r):
     """Two list words in one: 'lampbridge'."""
-    first = r.choice(NOUN if r.random() < .7 else ADJ)
+    first = r.choice(NOUN if r.random() < 0.7 else ADJ)
     word = first + r.choice(NOUN)
     return word if word not in HELD_OUT else first
 
@@ -52,43 +72,43 @@ def compound(r):
 def noun(r):
     """A noun of any origin: known, invented, joined, or a word of another class."""
     k = r.random()
-    if k < .62:
+    if k < 0.62:
         return r.choice(NOUN)
-    if k < .82:
+    if k < 0.82:
         return invented(r)
-    if k < .9:
+    if k < 0.9:
         return compound(r)
-    if k < .95:
+    if k < 0.95:
         return r.choice(NOUN) + r.choice(("s", "er", "let", "box", "room", "man"))
     return r.choice(FILLW + FOOD + JOB)
 
 
 def adjective(r):
     k = r.random()
-    return r.choice(ADJ) if k < .75 else invented(r) if k < .9 else r.choice(COLOR + NOUN)
+    return r.choice(ADJ) if k < 0.75 else invented(r) if k < 0.9 else r.choice(COLOR + NOUN)
 
 
 def name(r):
     """A first name, known or invented."""
-    return r.choice(PEOPLE) if r.random() < .65 else invented(r, r.choice((1, 2, 2, 3))).capitalize()
+    return r.choice(PEOPLE) if r.random() < 0.65 else invented(r, r.choice((1, 2, 2, 3))).capitalize()
 
 
 def surname(r):
-    return r.choice(LAST) if r.random() < .6 else invented(r, r.choice((1, 2, 2))).capitalize()
+    return r.choice(LAST) if r.random() < 0.6 else invented(r, r.choice((1, 2, 2))).capitalize()
 
 
 def person(r):
     """A person as one would mention it in a fact."""
     k = r.random()
-    if k < .5:
+    if k < 0.5:
         return name(r)
-    if k < .75:
+    if k < 0.75:
         return f"{name(r)} {surname(r)}"
     return f"{r.choice(('Mr', 'Mrs', 'Ms', 'Dr', 'Mr.', 'Professor'))} {surname(r)}"
 
 
 def place_name(r):
-    return r.choice(CITY) if r.random() < .65 else invented(r, r.choice((2, 2, 3))).capitalize()
+    return r.choice(CITY) if r.random() < 0.65 else invented(r, r.choice((2, 2, 3))).capitalize()
 
 
 def number(r):
@@ -96,43 +116,47 @@ def number(r):
 
 
 def clock(r):
-    if r.random() < .8:
+    if r.random() < 0.8:
         return f"{r.randint(0, 23):02d}:{r.randint(0, 59):02d}"
     return f"{r.randint(1, 12)} {r.choice(('am', 'pm', 'o clock'))}"
 
 
 def date(r):
     k = r.random()
-    if k < .4:
+    if k < 0.4:
         return f"{r.randint(1, 28)} {r.choice(MONTH)} {r.randint(2020, 2039)}"
-    if k < .6:
+    if k < 0.6:
         return f"{r.choice(MONTH)} {r.randint(1, 28)}"
-    if k < .8:
+    if k < 0.8:
         return f"{r.randint(2020, 2039)}-{r.randint(1, 12):02d}-{r.randint(1, 28):02d}"
     return r.choice(DAY)
 
 
 def phrase(r):
     """Some words that form a name or a password."""
-    return " ".join(noun(r) if r.random() < .6 else adjective(r) for _ in range(r.randint(1, 3)))
+    return " ".join(noun(r) if r.random() < 0.6 else adjective(r) for _ in range(r.randint(1, 3)))
 
 
 def code(r):
     """A code, key or password of one of many shapes."""
     k = r.random()
-    if k < .2:
-        return "".join(r.choices(UPPER, k=r.randint(1, 4))) + r.choice("--- _") + "".join(r.choices(DIGIT, k=r.randint(2, 6)))
-    if k < .32:
+    if k < 0.2:
+        return (
+            "".join(r.choices(UPPER, k=r.randint(1, 4)))
+            + r.choice("--- _")
+            + "".join(r.choices(DIGIT, k=r.randint(2, 6)))
+        )
+    if k < 0.32:
         return "".join(r.choices("0123456789abcdef", k=r.choice((4, 6, 8, 12))))
-    if k < .52:
-        return (noun(r) if r.random() < .8 else noun(r).capitalize()) + str(r.randint(0, 9999))
-    if k < .64:
-        return r.choice("-_-.").join(noun(r) if r.random() < .6 else r.choice(ADJ) for _ in range(r.randint(2, 3)))
-    if k < .74:
+    if k < 0.52:
+        return (noun(r) if r.random() < 0.8 else noun(r).capitalize()) + str(r.randint(0, 9999))
+    if k < 0.64:
+        return r.choice("-_-.").join(noun(r) if r.random() < 0.6 else r.choice(ADJ) for _ in range(r.randint(2, 3)))
+    if k < 0.74:
         return "".join(r.choices(UPPER + DIGIT, k=r.randint(4, 9)))
-    if k < .82:
+    if k < 0.82:
         return "".join(r.choices(LOWER + UPPER + DIGIT, k=r.randint(4, 10)))
-    if k < .9:
+    if k < 0.9:
         return number(r)
     return invented(r) + r.choice("!#%&*+?$@") + str(r.randint(1, 99))
 
@@ -145,15 +169,15 @@ def foreign(r, n=None):
 
 
 def file_name(r):
-    stem = noun(r) if r.random() < .5 else adjective(r) + r.choice("_-") + noun(r)
-    if r.random() < .3:
+    stem = noun(r) if r.random() < 0.5 else adjective(r) + r.choice("_-") + noun(r)
+    if r.random() < 0.3:
         stem += str(r.randint(1, 99))
     return stem + "." + r.choice(EXTENSION)
 
 
 def path(r):
     k = r.random()
-    if k < .6:
+    if k < 0.6:
         return file_name(r)
     root = r.choice(("", "/", "./", "src/", "/home/" + name(r).lower() + "/", "/tmp/", "docs/"))
     return root + "".join(noun(r) + "/" for _ in range(r.randint(0, 2))) + file_name(r)
@@ -167,13 +191,28 @@ def secret(r):
 SHAPES = [
     (("owner", "contact", "author", "director", "supplier"), lambda r: f"{name(r)} {surname(r)}"),
     (("email",), lambda r: f"{name(r).lower()}@{noun(r)}.example"),
-    (("colour",), lambda r: r.choice(COLOR) if r.random() < .6 else f"{adjective(r)} {r.choice(COLOR)}"),
-    (("location", "place"), lambda r: r.choice((place_name(r), "the " + " ".join(pair(r)), "room " + number(r),
-                                                f"{place_name(r)}, hall {r.randint(1, 40)}"))),
-    (("street", "address"), lambda r: f"{r.randint(1, 200)} {noun(r).capitalize()} {r.choice(('Street', 'Road', 'Lane'))}"),
+    (("colour",), lambda r: r.choice(COLOR) if r.random() < 0.6 else f"{adjective(r)} {r.choice(COLOR)}"),
+    (
+        ("location", "place"),
+        lambda r: r.choice(
+            (
+                place_name(r),
+                "the " + " ".join(pair(r)),
+                "room " + number(r),
+                f"{place_name(r)}, hall {r.randint(1, 40)}",
+            )
+        ),
+    ),
+    (
+        ("street", "address"),
+        lambda r: f"{r.randint(1, 200)} {noun(r).capitalize()} {r.choice(('Street', 'Road', 'Lane'))}",
+    ),
     (("price", "budget"), lambda r: r.choice("$€£") + number(r)),
     (("weight",), lambda r: number(r) + r.choice((" kg", " grams", " tons"))),
-    (("height", "length", "width", "distance", "size"), lambda r: str(r.randint(2, 300)) + r.choice((" cm", " m", " km", " mm"))),
+    (
+        ("height", "length", "width", "distance", "size"),
+        lambda r: str(r.randint(2, 300)) + r.choice((" cm", " m", " km", " mm")),
+    ),
     (("speed",), lambda r: number(r) + r.choice((" km/h", " m/s"))),
     (("age", "duration"), lambda r: str(r.randint(2, 99)) + r.choice((" years", " days", " minutes", " hours"))),
     (("phone",), lambda r: f"{r.randint(100, 999)}-{r.randint(100, 999)}-{r.randint(1000, 9999)}"),
@@ -184,17 +223,19 @@ SHAPES = [
     (("time",), clock),
     (("web page",), lambda r: f"www.{noun(r)}.example"),
     (("file name",), path),
-    (("title", "motto", "slogan"), lambda r: phrase(r) if r.random() < .5 else phrase(r).title()),
+    (("title", "motto", "slogan"), lambda r: phrase(r) if r.random() < 0.5 else phrase(r).title()),
     (("material", "flavour", "brand", "nickname", "shape", "symbol", "emblem", "purpose"), noun),
     (("secret", "status", "label", "code name", "pass", "word"), secret),
-    (("pin", "PIN", "badge", "room", "port", "platform", "gate", "seat", "score", "rating", "quantity"),
-     lambda r: str(r.randint(1, 10 ** r.randint(1, 6)))),
+    (
+        ("pin", "PIN", "badge", "room", "port", "platform", "gate", "seat", "score", "rating", "quantity"),
+        lambda r: str(r.randint(1, 10 ** r.randint(1, 6))),
+    ),
 ]
 
 
 def value(r, attribute):
     """A value that suits the attribute, now and then one that does not."""
-    if r.random() < .06:
+    if r.random() < 0.06:
         return r.choice((code, phrase, invented, number))(r)
     for words, make in SHAPES:
         if any(w in attribute for w in words):
@@ -203,9 +244,9 @@ def value(r, attribute):
 
 
 def sport(r):
-    return r.choice(SPORT) if r.random() < .7 else invented(r)
+    return r.choice(SPORT) if r.random() < 0.7 else invented(r)
 
 
 def verb(r):
     """A verb in the past: known, or invented with -ed."""
-    return r.choice(VERB) if r.random() < .85 else invented(r, 2) + "ed"
+    return r.choice(VERB) if r.random() < 0.85 else invented(r, 2) + "ed"

@@ -1,0 +1,165 @@
+"""The exported model in the product's own engine: the held-out rows scored by `engine logits`, the free chats
+answered over the HTTP API and compared with what PyTorch answered.
+
+    python3 check_engine.py --engine build/engine --model DIR --results results.json [--rows N] [--longest TOKENS]
+
+Owns the comparison; needs no PyTorch. results.json is what evaluate.py wrote. Numerics are `official`, answers
+greedy. Exit code 1 where an answer differs from PyTorch's.
+"""
+import argparse
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+import evalsets
+import tokenizer
+from data import rows
+
+SECRET = "ds_checkkey_" + "0" * 32  # of this check's own server, on the loopback, for its lifetime
+START_SECONDS = 30
+ANSWER_SECONDS = 120
+ANSWER_MOST = 64  # tokens, as in evaluate.py
+
+
+def top1(engine, model, ids, folder):
+    """The engine's most likely next token at every position."""
+    path = os.path.join(folder, "ids.json")
+    with open(path, "w") as f:
+        json.dump(ids, f)
+    done = subprocess.run(
+        [engine, "logits", "--model", model, "--ids", path, "--numerics", "official"],
+        capture_output=True,
+        check=True,
+        timeout=600,
+    )
+    return json.loads(done.stdout)["top1"]
+
+
+def score_sets(a, encoder, special, folder):
+    """Exact match of the first rows of every set that is short enough; prints one line a set."""
+    results, total, exact = {}, 0, 0
+    for name, (length, graded) in evalsets.sets(encoder, a.longest).items():
+        hits = []
+        for ids in graded[: a.rows]:
+            start, end = rows.span(ids, special)
+            hits.append(top1(a.engine, a.model, ids, folder)[start - 1 : end - 1] == ids[start:end])
+        results[name] = {"n": len(hits), "exact": sum(hits) / len(hits)}
+        total, exact = total + len(hits), exact + sum(hits)
+        print(f"{name:44s} n {len(hits):3d} exact {sum(hits) / len(hits):.3f}", flush=True)
+    print(f"sets through the engine: {exact} of {total} rows exact", flush=True)
+    return results
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """@own an `engine serve` process on a free loopback port."""
+
+    def __init__(self, engine, model, folder):
+        keys = os.path.join(folder, "keys")
+        with open(keys, "w") as f:
+            f.write(f"checkkey {hashlib.sha256(SECRET.encode()).hexdigest()} check\n")
+        os.chmod(keys, 0o600)
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self.process = subprocess.Popen(
+            [
+                engine,
+                "serve",
+                "--model",
+                model,
+                "--listen",
+                self.url[len("http://") :],
+                "--keys",
+                keys,
+                "--numerics",
+                "official",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def __enter__(self):
+        deadline = time.time() + START_SECONDS
+        while time.time() < deadline and self.process.poll() is None:
+            try:
+                urllib.request.urlopen(self.url + "/healthz", timeout=1)
+                return self
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                time.sleep(0.2)
+        self.process.kill()
+        sys.exit("check_engine: the engine did not start")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(timeout=START_SECONDS)
+
+    def call(self, path, body=None):
+        request = urllib.request.Request(
+            self.url + path,
+            json.dumps(body).encode() if body else None,
+            {"Content-Type": "application/json", "Authorization": "Bearer " + SECRET},
+        )
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as reply:
+            return json.load(reply)
+
+    def answer(self, messages):
+        """The greedy answer, thinking off."""
+        body = {
+            "model": self.call("/v1/models")["data"][0]["id"],
+            "messages": messages,
+            "temperature": 0,
+            "max_tokens": ANSWER_MOST,
+            "thinking": {"type": "disabled"},
+        }
+        return self.call("/v1/chat/completions", body)["choices"][0]["message"]["content"] or ""
+
+
+def free_chats(server):
+    """Turns and answers of the hand-written chats, every answer the engine's own; right or not."""
+    out = []
+    for turns, wanted in evalsets.FREE:
+        messages = []
+        for text in turns:
+            messages.append({"role": "user", "content": text})
+            messages.append({"role": "assistant", "content": server.answer(messages)})
+        out.append(([m["content"] for m in messages], wanted in messages[-1]["content"]))
+        print("right" if out[-1][1] else "WRONG", " | ".join(out[-1][0]), flush=True)
+    return out
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--engine", required=True)
+    p.add_argument("--model", required=True)
+    p.add_argument("--results", required=True)
+    p.add_argument("--rows", type=int, default=8, help="of every set")
+    p.add_argument("--longest", type=int, default=1024, help="sets of longer rows are left out")
+    a = p.parse_args()
+    words = os.path.join(a.model, "tokenizer.json")
+    with open(a.results) as f:
+        expected = {tuple(turns[::2]): turns for turns, _ in json.load(f)["free"]}
+    with tempfile.TemporaryDirectory() as folder:
+        with Server(a.engine, a.model, folder) as server:
+            answered = free_chats(server)
+        compared = [turns == expected[tuple(turns[::2])] for turns, _ in answered if tuple(turns[::2]) in expected]
+        print(
+            f"free chats: {sum(r for _, r in answered)} of {len(answered)} right; {sum(compared)} of {len(compared)} as PyTorch answered",
+            flush=True,
+        )
+        score_sets(a, tokenizer.fast(words), tokenizer.special(words), folder)
+    sys.exit(0 if all(compared) else 1)
+
+
+if __name__ == "__main__":
+    main()
