@@ -22,15 +22,17 @@ static enum MHD_Result root(struct exchange *x)
 
 /* Base URLs are given with and without /v1. */
 static const struct route ROUTES[] = {
-    {"POST", "/v1/chat/completions", false, true, api_chat_completions},
-    {"POST", "/chat/completions", false, true, api_chat_completions},
-    {"POST", "/v1/receipt", false, true, api_receipt},
-    {"GET", "/v1/models", false, false, api_models},
-    {"GET", "/models", false, false, api_models},
-    {"GET", "/v1/models/*", false, false, api_model},
-    {"GET", "/models/*", false, false, api_model},
-    {"GET", "/healthz", true, false, health},
-    {"GET", "/", true, false, root},
+    {"POST", "/v1/chat/completions", false, true, api_chat_completions, NULL},
+    {"POST", "/chat/completions", false, true, api_chat_completions, NULL},
+    {"POST", "/v1/messages", false, true, api_messages, &ANTHROPIC_DIALECT},
+    {"POST", "/v1/messages/count_tokens", false, true, api_count_tokens, &ANTHROPIC_DIALECT},
+    {"POST", "/v1/receipt", false, true, api_receipt, NULL},
+    {"GET", "/v1/models", false, false, api_models, NULL},
+    {"GET", "/models", false, false, api_models, NULL},
+    {"GET", "/v1/models/*", false, false, api_model, NULL},
+    {"GET", "/models/*", false, false, api_model, NULL},
+    {"GET", "/healthz", true, false, health, NULL},
+    {"GET", "/", true, false, root, NULL},
 };
 
 const struct route *api_routes(int *n_routes)
@@ -74,6 +76,7 @@ enum status api_init(struct api *out, struct engine *engine, const struct tokeni
                         .heartbeat_ms = KEEPALIVE_MS};
     snprintf(out->model, sizeof out->model, "deepseek-v4-%s", row);
     make_fingerprint(out, numerics, isa);
+    randombytes_buf(out->sign_key, sizeof out->sign_key);
     return chat_tokens_find(tokenizer, &out->tokens, err);
 }
 

@@ -1,4 +1,4 @@
-/* Answers of /v1/chat/completions: chunks, usage, finish reasons. */
+/* One answer step by step: tokens to text and calls, and how it ends.  Knows no wire form. */
 #include "engine/api/completion.h"
 
 #include "config/limits.h"
@@ -22,169 +22,17 @@ struct completion {
     struct MHD_Connection *connection; /* borrows */
     struct stream *stream;             /* owns one share */
     struct answer *answer;             /* owns */
+    const struct surface *surface;     /* borrows */
     uint64_t number;                   /* of the engine request */
-    char id[REQUEST_ID_CHARS + 1];
-    const char *model, *fingerprint, *profile; /* borrows from struct api */
-    int64_t created_s;
-    bool events, include_usage; /* events: streamed, else whole */
-    int32_t prompt_tokens, answer_tokens;
+    bool events;                       /* streamed, else whole */
     enum phase phase;
-    const char *finish; /* finish_reason, or NULL */
+    struct reply reply; /* owns its parts */
     struct api_error error;
-    struct buf out; /* to be sent */
-    size_t out_taken;
-    struct buf reasoning, content;       /* of the answer so far */
-    size_t reasoning_told, content_told; /* streamed: bytes in events */
-    struct turn_call *calls;             /* owns [n_calls]: the complete ones, with their ids */
-    int32_t n_calls;
     struct turns *turns; /* borrows, may be NULL */
     struct turn turn;    /* what is known of it at the start */
     struct ids ids;      /* of the answer, to its last part that is told */
     int32_t think_close;
 };
-
-/* ---- JSON
- * ---------------------------------------------------------------------------------------- */
-
-/* The members that every chunk and every answer starts with. */
-static void dump_front(struct completion *c, const char *object)
-{
-    buf_printf(&c->out,
-               "{\"id\":\"chatcmpl-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":\"%s\","
-               "\"system_fingerprint\":\"%s\",\"choices\":[",
-               c->id + 4, object, (long long)c->created_s, c->model, c->fingerprint);
-}
-
-static void dump_usage(struct completion *c)
-{
-    int32_t reused = stream_reused(c->stream);
-    buf_printf(&c->out,
-               "\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
-               "\"prompt_tokens_details\":{\"cached_tokens\":%d},"
-               "\"completion_tokens_details\":{\"reasoning_tokens\":%d},"
-               "\"prompt_cache_hit_tokens\":%d,\"prompt_cache_miss_tokens\":%d,"
-               "\"v4box\":{\"rendered_tokens\":%d,\"reused_tokens\":%d,\"profile\":\"%s\"}}",
-               c->prompt_tokens, c->answer_tokens, c->prompt_tokens + c->answer_tokens, reused,
-               answer_reasoning_tokens(c->answer), reused, c->prompt_tokens - reused,
-               c->prompt_tokens, reused, c->profile);
-}
-
-/* The bytes of `text` from `from` on. */
-static void dump_text(struct completion *c, const char *name, const struct buf *text, size_t from)
-{
-    buf_printf(&c->out, "\"%s\":", name);
-    json_dump_string(&c->out, text->len == from ? "" : text->data + from, text->len - from);
-}
-
-/* An event is its beginning, the members of the delta, and its end; `finish`: the reason or NULL.
- */
-static void begin_chunk(struct completion *c)
-{
-    buf_puts(&c->out, "data: ");
-    dump_front(c, "chat.completion.chunk");
-    buf_puts(&c->out, "{\"index\":0,\"delta\":{");
-}
-
-static void end_chunk(struct completion *c, const char *finish)
-{
-    buf_puts(&c->out, "},\"logprobs\":null,\"finish_reason\":");
-    if (finish != NULL)
-        json_dump_string(&c->out, finish, strlen(finish));
-    else
-        buf_puts(&c->out, "null");
-    buf_puts(&c->out, "}]}\n\n");
-}
-
-static void dump_text_chunk(struct completion *c, const char *name, const struct buf *text,
-                            size_t *told)
-{
-    if (text->len == *told)
-        return;
-    begin_chunk(c);
-    dump_text(c, name, text, *told);
-    end_chunk(c, NULL);
-    *told = text->len;
-}
-
-/* Some clients decide by the first delta that an assistant speaks. */
-static void dump_role_chunk(struct completion *c)
-{
-    begin_chunk(c);
-    buf_puts(&c->out, "\"role\":\"assistant\",\"content\":\"\"");
-    end_chunk(c, NULL);
-}
-
-static void dump_call_front(struct completion *c, const struct turn_call *call)
-{
-    buf_printf(&c->out, "\"id\":\"%s\",\"type\":\"function\",\"function\":{", call->id);
-    dump_text(c, "name", &call->call->name, 0);
-    buf_puts(&c->out, ",\"arguments\":");
-}
-
-/* How much of the text fits one delta, in whole characters. */
-static size_t fragment_length(const struct buf *text, size_t from)
-{
-    size_t n = text->len - from;
-    if (n <= TOOL_FRAGMENT_BYTES)
-        return n;
-    for (n = TOOL_FRAGMENT_BYTES; ((unsigned char)text->data[from + n] & 0xC0) == 0x80;)
-        n--;
-    return n;
-}
-
-/* A complete call: its name, then its arguments piece by piece (api.md 1.2). */
-static void dump_call_chunks(struct completion *c, int32_t idx)
-{
-    const struct buf *arguments = &c->calls[idx].call->arguments;
-    begin_chunk(c);
-    buf_printf(&c->out, "\"tool_calls\":[{\"index\":%d,", idx);
-    dump_call_front(c, &c->calls[idx]);
-    buf_puts(&c->out, "\"\"}}]");
-    end_chunk(c, NULL);
-    for (size_t from = 0, n; from < arguments->len; from += n) {
-        n = fragment_length(arguments, from);
-        begin_chunk(c);
-        buf_printf(&c->out, "\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":", idx);
-        json_dump_string(&c->out, arguments->data + from, n);
-        buf_puts(&c->out, "}}]");
-        end_chunk(c, NULL);
-    }
-}
-
-static void dump_last_events(struct completion *c)
-{
-    begin_chunk(c);
-    end_chunk(c, c->finish);
-    if (c->include_usage) {
-        buf_puts(&c->out, "data: ");
-        dump_front(c, "chat.completion.chunk");
-        buf_puts(&c->out, "],");
-        dump_usage(c);
-        buf_puts(&c->out, "}\n\n");
-    }
-    buf_puts(&c->out, "data: [DONE]\n\n");
-}
-
-static void dump_whole(struct completion *c)
-{
-    dump_front(c, "chat.completion");
-    buf_puts(&c->out, "{\"index\":0,\"message\":{\"role\":\"assistant\",");
-    dump_text(c, "content", &c->content, 0);
-    if (c->reasoning.len > 0) {
-        buf_puts(&c->out, ",");
-        dump_text(c, "reasoning_content", &c->reasoning, 0);
-    }
-    for (int32_t i = 0; i < c->n_calls; i++) {
-        const struct buf *arguments = &c->calls[i].call->arguments;
-        buf_puts(&c->out, i == 0 ? ",\"tool_calls\":[{" : ",{");
-        dump_call_front(c, &c->calls[i]);
-        json_dump_string(&c->out, arguments->data, arguments->len);
-        buf_puts(&c->out, i == c->n_calls - 1 ? "}}]" : "}}");
-    }
-    buf_printf(&c->out, "},\"logprobs\":null,\"finish_reason\":\"%s\"}],", c->finish);
-    dump_usage(c);
-    buf_puts(&c->out, "}");
-}
 
 /* ---- steps: one piece of news each
  * ---------------------------------------------------------------- */
@@ -194,31 +42,27 @@ static void take_calls(struct completion *c)
 {
     int32_t n;
     const struct dsml_call *calls = answer_calls(c->answer, &n);
-    if (n == c->n_calls)
+    if (n == c->reply.n_calls)
         return;
-    c->calls = realloc(c->calls, (size_t)n * sizeof *c->calls);
-    ASSERT(c->calls != NULL);
+    c->reply.calls = realloc(c->reply.calls, (size_t)n * sizeof *c->reply.calls);
+    ASSERT(c->reply.calls != NULL);
     for (int32_t i = 0; i < n; i++)
-        c->calls[i].call = &calls[i]; /* may have moved */
-    for (; c->n_calls < n; c->n_calls++) {
+        c->reply.calls[i].call = &calls[i]; /* may have moved */
+    for (; c->reply.n_calls < n; c->reply.n_calls++) {
         unsigned char bytes[(CALL_ID_CHARS - 5) / 2];
-        char *id = c->calls[c->n_calls].id;
+        char *id = c->reply.calls[c->reply.n_calls].id;
         randombytes_buf(bytes, sizeof bytes);
         memcpy(id, "call_", 5);
         sodium_bin2hex(id + 5, CALL_ID_CHARS - 5 + 1, bytes, sizeof bytes);
-        if (c->events)
-            dump_call_chunks(c, c->n_calls);
     }
 }
 
 /* What the last step has added, if it is to be sent now. */
 static void deliver(struct completion *c)
 {
-    if (c->events) {
-        dump_text_chunk(c, "reasoning_content", &c->reasoning, &c->reasoning_told);
-        dump_text_chunk(c, "content", &c->content, &c->content_told);
-    }
     take_calls(c);
+    if (c->events)
+        c->surface->more(&c->reply);
 }
 
 /* Keeps the answer for the turns to come.  Its ids can stand for it only if they say what the
@@ -229,10 +73,10 @@ static void remember(struct completion *c)
     bool exact = answer_is_faithful(c->answer) && (block == BLOCK_NONE || block == BLOCK_ENDED);
     if (answer_in_reasoning(c->answer)) /* cut while thinking: the turn is closed all the same */
         ids_add(&c->ids, c->think_close);
-    c->turn.reasoning = &c->reasoning;
-    c->turn.content = &c->content;
-    c->turn.calls = c->calls;
-    c->turn.n_calls = c->n_calls;
+    c->turn.reasoning = &c->reply.reasoning;
+    c->turn.content = &c->reply.content;
+    c->turn.calls = c->reply.calls;
+    c->turn.n_calls = c->reply.n_calls;
     c->turn.ids = exact ? &c->ids : NULL;
     turns_put(c->turns, &c->turn);
 }
@@ -244,22 +88,21 @@ static void break_off(struct completion *c, enum api_code code)
     if (code == API_OK)
         return;
     api_fail(&c->error, code, NULL);
-    if (!c->events)
-        return;
-    buf_puts(&c->out, "data: ");
-    api_error_dump(&c->out, &c->error);
-    buf_puts(&c->out, "\n\n");
+    if (c->events)
+        c->surface->fault(&c->reply, &c->error);
 }
 
-static void close_with(struct completion *c, const char *finish)
+static void close_with(struct completion *c, enum finish finish)
 {
-    c->finish = finish;
+    c->reply.finish = finish;
+    c->reply.reasoning_tokens = answer_reasoning_tokens(c->answer);
+    c->reply.reused_tokens = stream_reused(c->stream);
     c->phase = PHASE_CLOSED;
     remember(c);
     if (c->events)
-        dump_last_events(c);
+        c->surface->end(&c->reply);
     else
-        dump_whole(c);
+        c->surface->whole(&c->reply);
 }
 
 /* The model has ended its answer.  Clients end in silence on an empty one (api.md 2.2), and an
@@ -268,33 +111,35 @@ static void close_with(struct completion *c, const char *finish)
 static void close_ended(struct completion *c)
 {
     enum answer_block block = answer_block(c->answer);
-    if (c->n_calls > 0) {
-        close_with(c, "tool_calls");
+    if (c->reply.n_calls > 0) {
+        close_with(c, FINISH_CALLS);
     } else if (block == BLOCK_MALFORMED || block == BLOCK_OPEN) {
-        log_line(LOG_LEVEL_WARN, "api", "%s tool call: %s", c->id,
+        log_line(LOG_LEVEL_WARN, "api", "%s tool call: %s", c->reply.id,
                  block == BLOCK_OPEN ? "not finished" : answer_block_fault(c->answer));
         break_off(c, API_TOOL_CALL);
-    } else if (c->reasoning.len == 0 && c->content.len == 0) {
+    } else if (c->reply.reasoning.len == 0 && c->reply.content.len == 0) {
         break_off(c, API_ENGINE);
     } else {
-        close_with(c, "stop");
+        close_with(c, FINISH_STOP);
     }
 }
 
 static void take_token(struct completion *c, int32_t id)
 {
-    c->answer_tokens++;
+    c->reply.answer_tokens++;
     if (answer_block(c->answer) != BLOCK_ENDED)
         ids_add(&c->ids, id);
-    bool over = answer_push(c->answer, id, &c->reasoning, &c->content);
+    bool over = answer_push(c->answer, id, &c->reply.reasoning, &c->reply.content);
     deliver(c);
     if (!over)
         return;
     engine_cancel(c->engine, c->number);
-    if (answer_block(c->answer) == BLOCK_NONE)
-        close_with(c, "stop"); /* at a stop string, perhaps before any text */
-    else
+    if (answer_block(c->answer) != BLOCK_NONE) {
         close_ended(c);
+        return;
+    }
+    answer_stop_string(c->answer, &c->reply.stop);
+    close_with(c, FINISH_STRING); /* perhaps before any text */
 }
 
 static void take_end(struct completion *c, enum end_reason reason)
@@ -303,12 +148,12 @@ static void take_end(struct completion *c, enum end_reason reason)
         break_off(c, API_ENGINE);
         return;
     }
-    answer_finish(c->answer, &c->reasoning, &c->content);
+    answer_finish(c->answer, &c->reply.reasoning, &c->reply.content);
     deliver(c);
     if (reason == END_STOP || answer_block(c->answer) == BLOCK_ENDED)
         close_ended(c);
     else
-        close_with(c, "length");
+        close_with(c, FINISH_LENGTH);
 }
 
 /* Takes one piece of news.  @return false when there is none */
@@ -323,7 +168,7 @@ static bool step(struct completion *c, struct MHD_Connection *connection)
         take_end(c, item.reason);
         break;
     case STREAM_HEARTBEAT:
-        buf_puts(&c->out, c->events ? ": keep-alive\n\n" : "\n");
+        buf_puts(&c->reply.out, c->events ? c->surface->heartbeat : "\n");
         break;
     case STREAM_GONE:
         break_off(c, API_OK);
@@ -348,14 +193,14 @@ static bool step(struct completion *c, struct MHD_Connection *connection)
 
 static size_t take_out(struct completion *c, char *out, size_t n_max)
 {
-    size_t n = c->out.len - c->out_taken;
+    size_t n = c->reply.out.len - c->reply.out_taken;
     if (n > n_max)
         n = n_max;
     if (n > 0)
-        memcpy(out, c->out.data + c->out_taken, n);
-    c->out_taken += n;
-    if (c->out_taken == c->out.len)
-        c->out.len = c->out_taken = 0;
+        memcpy(out, c->reply.out.data + c->reply.out_taken, n);
+    c->reply.out_taken += n;
+    if (c->reply.out_taken == c->reply.out.len)
+        c->reply.out.len = c->reply.out_taken = 0;
     return n;
 }
 
@@ -385,7 +230,7 @@ enum completion_state completion_collect(struct completion *c, struct api_error 
     while (c->phase == PHASE_OPEN) {
         if (!step(c, c->connection))
             return COMPLETION_WAITS;
-        if (c->phase == PHASE_OPEN && c->out.len > 0)
+        if (c->phase == PHASE_OPEN && c->reply.out.len > 0)
             return COMPLETION_SLOW;
     }
     *err = c->error;
@@ -394,8 +239,8 @@ enum completion_state completion_collect(struct completion *c, struct api_error 
 
 struct buf completion_take(struct completion *c)
 {
-    struct buf whole = c->out;
-    c->out = (struct buf){0};
+    struct buf whole = c->reply.out;
+    c->reply.out = (struct buf){0};
     return whole;
 }
 
@@ -490,8 +335,8 @@ static int32_t answer_limit(const struct request *request, int32_t room)
 }
 
 bool completion_start(const struct api *api, const struct exchange *x,
-                      const struct request *request, const struct ids *prompt,
-                      struct completion **out, struct api_error *err)
+                      const struct surface *surface, const struct request *request,
+                      const struct ids *prompt, struct completion **out, struct api_error *err)
 {
     int32_t context = engine_context_max(api->engine);
     if (prompt->len >= (size_t)context)
@@ -520,14 +365,14 @@ bool completion_start(const struct api *api, const struct exchange *x,
     c->answer = answer;
     c->stream = stream_create(tokens_max, api->heartbeat_ms);
     stream_keep(c->stream, mask, drop_mask);
-    memcpy(c->id, x->id, sizeof c->id);
-    c->model = api->model;
-    c->fingerprint = api->fingerprint;
-    c->profile = api->profile;
-    c->created_s = (int64_t)time(NULL);
+    c->surface = surface;
+    memcpy(c->reply.id, x->id, sizeof c->reply.id);
+    c->reply.api = api;
+    c->reply.key = x->key.number;
+    c->reply.created_s = (int64_t)time(NULL);
     c->events = request->stream;
-    c->include_usage = request->include_usage;
-    c->prompt_tokens = (int32_t)prompt->len;
+    c->reply.include_usage = request->include_usage;
+    c->reply.prompt_tokens = (int32_t)prompt->len;
     c->turns = api->turns;
     c->turn.key = x->key.number;
     c->turn.thinking = request->thinking;
@@ -538,28 +383,33 @@ bool completion_start(const struct api *api, const struct exchange *x,
         return false;
     }
     if (c->events)
-        dump_role_chunk(c);
+        c->surface->begin(&c->reply);
     *out = c;
     return true;
 }
 
 void completion_free(void *completion)
 {
+    static const char *const FINISHES[] = {[FINISH_STOP] = "stop",
+                                           [FINISH_STRING] = "stop string",
+                                           [FINISH_LENGTH] = "length",
+                                           [FINISH_CALLS] = "tool calls"};
     struct completion *c = completion;
     if (c->phase == PHASE_OPEN)
         engine_cancel(c->engine, c->number);
-    log_line(LOG_LEVEL_INFO, "api", "%s prompt=%d reused=%d answer=%d finish=%s", c->id,
-             c->prompt_tokens, stream_reused(c->stream), c->answer_tokens,
-             c->finish != NULL         ? c->finish
+    log_line(LOG_LEVEL_INFO, "api", "%s prompt=%d reused=%d answer=%d finish=%s", c->reply.id,
+             c->reply.prompt_tokens, stream_reused(c->stream), c->reply.answer_tokens,
+             c->phase == PHASE_CLOSED  ? FINISHES[c->reply.finish]
              : c->error.code != API_OK ? api_error_row(c->error.code)->code
                                        : "cancelled");
     stream_detach(c->stream);
     stream_release(c->stream);
     answer_destroy(c->answer);
-    buf_free(&c->out);
-    buf_free(&c->reasoning);
-    buf_free(&c->content);
+    buf_free(&c->reply.out);
+    buf_free(&c->reply.stop);
+    buf_free(&c->reply.reasoning);
+    buf_free(&c->reply.content);
     ids_free(&c->ids);
-    free(c->calls);
+    free(c->reply.calls);
     free(c);
 }

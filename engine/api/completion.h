@@ -1,7 +1,7 @@
 /*
- * One answer in the making: takes tokens from a stream and makes of them what a client of
- * /v1/chat/completions reads, event by event or as a whole.  Both forms come out of the same steps,
- * so that their texts, finish reasons and usage cannot differ.
+ * One answer in the making: takes tokens from a stream and makes of them what a client reads in the
+ * form of a surface (surface.h), event by event or as a whole.  Both forms come out of the same
+ * steps, so that their texts, finish reasons and usage cannot differ.
  *
  * Every answer ends in exactly one of: a finish reason (stop, length) and [DONE]; an error event
  * and a broken connection; an error status, when nothing has been sent yet.  Harnesses repeat a
@@ -12,6 +12,7 @@
 
 #include "engine/api/api.h"
 #include "engine/api/request.h"
+#include "engine/api/surface.h"
 
 #include <microhttpd.h>
 
@@ -31,8 +32,8 @@ enum completion_state {
  * @err  false, with *err: API_OVERFLOW, API_QUEUE, API_ENGINE
  */
 bool completion_start(const struct api *api, const struct exchange *x,
-                      const struct request *request, const struct ids *prompt,
-                      struct completion **out, struct api_error *err);
+                      const struct surface *surface, const struct request *request,
+                      const struct ids *prompt, struct completion **out, struct api_error *err);
 
 /** Cancels what still runs.  Takes void so that it serves as exchange.state_free. */
 void completion_free(void *completion);

@@ -14,6 +14,9 @@
     "This model's maximum context length is %lld tokens. However, your messages resulted in %lld " \
     "tokens. Please reduce the length of the messages."
 
+/* The same for clients of the Messages API: prompt length, then context size. */
+#define ANTHROPIC_OVERFLOW_FORMAT "prompt is too long: %lld tokens > %lld maximum"
+
 enum api_code {
     API_OK = 0,
 #define API_ERROR(name, status, type, code, retry_s, text) API_##name,

@@ -27,6 +27,8 @@ static enum MHD_Result on_header(void *user, enum MHD_ValueKind kind, const char
         h->host = count(value, &h->n_hosts);
     else if (strcasecmp(key, "Authorization") == 0)
         h->authorization = count(value, &h->n_authorizations);
+    else if (strcasecmp(key, "x-api-key") == 0)
+        h->api_key = count(value, &h->n_api_keys);
     else if (strcasecmp(key, "Origin") == 0)
         h->origin = value == NULL ? "" : value;
     else if (strcasecmp(key, "Content-Type") == 0)

@@ -79,8 +79,12 @@ static bool must_close(const struct exchange *x, enum api_code code)
 enum MHD_Result http_reply_error(struct exchange *x, const struct api_error *err)
 {
     const struct api_error_row *row = api_error_row(err->code);
+    const struct dialect *dialect = x->route == NULL ? NULL : x->route->dialect;
     struct buf body = {0};
-    api_error_dump(&body, err);
+    if (dialect == NULL)
+        api_error_dump(&body, err);
+    else
+        dialect->dump_error(&body, x, err);
     struct MHD_Response *response =
         MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
     ASSERT(response != NULL);
@@ -151,7 +155,11 @@ static bool find_route(struct exchange *x, const char *url, const char *method)
 /* The same answer for a missing, malformed and unknown key. */
 static bool check_key(struct exchange *x)
 {
+    const struct dialect *dialect = x->route->dialect;
     const char *secret = head_bearer(&x->head);
+    if (dialect != NULL && dialect->x_api_key && x->head.n_authorizations == 0 &&
+        x->head.n_api_keys == 1)
+        secret = x->head.api_key;
     if (x->route->open)
         return true;
     if (!keys_check(x->server->options.keys, secret == NULL ? "" : secret,

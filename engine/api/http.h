@@ -28,12 +28,19 @@ struct exchange;
  */
 typedef enum MHD_Result http_handler(struct exchange *x);
 
+/* How the routes of an API differ from the others beside their handlers. */
+struct dialect {
+    bool x_api_key; /* takes the key in x-api-key too; Authorization goes first */
+    void (*dump_error)(struct buf *out, const struct exchange *x, const struct api_error *err);
+};
+
 struct route {
     const char *method; /* GET serves HEAD too */
     const char *path;   /* ends in '*': any rest that is not empty and has no '/' */
     bool open;          /* needs no key */
     bool body;          /* takes a JSON body */
     http_handler *run;
+    const struct dialect *dialect; /* borrows; NULL: OpenAI's */
 };
 
 struct http_options {

@@ -375,20 +375,28 @@ static bool check_model(struct json_object *root, const char *served, struct api
     return json_text_is(model, served) || api_fail(err, API_MODEL, "model");
 }
 
-bool request_parse(const char *body, size_t len, const struct request_defaults *defaults,
-                   struct request *out, struct api_error *err)
+bool request_json(const char *body, size_t len, struct json_object **out, struct api_error *err)
 {
     size_t offset = 0;
+    *out = NULL;
+    if (json_parse(body, len, out, &offset, NULL) == OK &&
+        json_object_is_type(*out, json_type_object))
+        return true;
+    json_object_put(*out);
+    *out = NULL;
+    api_fail(err, API_JSON, NULL);
+    err->offset = (int64_t)offset;
+    return false;
+}
+
+bool request_read(struct json_object *take_root, const struct request_defaults *defaults,
+                  struct request *out, struct api_error *err)
+{
     *out = (struct request){
+        .root = take_root,
         .thinking = defaults->thinking,
         .sampling = {.temperature = TEMPERATURE_DEFAULT, .top_p = TOP_P_DEFAULT},
     };
-    if (json_parse(body, len, &out->root, &offset, NULL) != OK ||
-        !json_object_is_type(out->root, json_type_object)) {
-        api_fail(err, API_JSON, NULL);
-        err->offset = (int64_t)offset;
-        return false;
-    }
     if (!check_model(out->root, defaults->model, err))
         return false;
     for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
@@ -401,6 +409,14 @@ bool request_parse(const char *body, size_t len, const struct request_defaults *
     if (out->sampling.top_k < 0)
         out->sampling.top_k = 0;
     return true;
+}
+
+bool request_parse(const char *body, size_t len, const struct request_defaults *defaults,
+                   struct request *out, struct api_error *err)
+{
+    struct json_object *root;
+    *out = (struct request){0};
+    return request_json(body, len, &root, err) && request_read(root, defaults, out, err);
 }
 
 void request_clear(struct request *request)

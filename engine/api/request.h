@@ -52,4 +52,12 @@ bool request_parse(const char *body, size_t len, const struct request_defaults *
                    struct request *out, struct api_error *err);
 void request_clear(struct request *request);
 
+/* The same in two steps, for a body that comes in another form. */
+
+/** Parses a body that must be one object.  @own *out, NULL after false  @err false: API_JSON */
+bool request_json(const char *body, size_t len, struct json_object **out, struct api_error *err);
+/** Checks a parsed body.  @own take_root; request_clear, also after false  @err as request_parse */
+bool request_read(struct json_object *take_root, const struct request_defaults *defaults,
+                  struct request *out, struct api_error *err);
+
 #endif

@@ -38,6 +38,7 @@ struct answer {
     struct json_object *tools; /* one reference; NULL: none offered */
     int32_t calls_max;
     bool stopped, unfaithful;
+    const struct stop *ended_by; /* the stop string that was completed, or NULL */
     int32_t reasoning_tokens;
 };
 
@@ -64,17 +65,17 @@ static void stop_init(struct stop *stop, const struct answer_stop *from)
         stop->border[i] = (uint16_t)stop_advance(stop, stop->border[i - 1], stop->text[i]);
 }
 
-/* Takes one byte of content into `held`.  Returns the length of the stop string that it completes
- * (the longest one), or 0. */
-static size_t hold_byte(struct answer *a, char byte)
+/* Takes one byte of content into `held`.  Returns the stop string that it completes (the longest
+ * one), or NULL. */
+static const struct stop *hold_byte(struct answer *a, char byte)
 {
-    size_t complete = 0;
+    const struct stop *complete = NULL;
     buf_add(&a->held, &byte, 1);
     for (int32_t i = 0; i < a->n_stops; i++) {
         struct stop *stop = &a->stops[i];
         stop->matched = stop_advance(stop, stop->matched, byte);
-        if (stop->matched == stop->len && stop->len > complete)
-            complete = stop->len;
+        if (stop->matched == stop->len && (complete == NULL || stop->len > complete->len))
+            complete = stop;
     }
     return complete;
 }
@@ -91,10 +92,11 @@ static void release(struct answer *a, size_t bytes, struct buf *content)
 static void add_content(struct answer *a, size_t n, struct buf *content)
 {
     for (size_t i = 0; i < n; i++) {
-        size_t complete = hold_byte(a, a->fresh.data[i]);
-        if (complete > 0) {
-            release(a, a->held.len - complete, content);
+        const struct stop *complete = hold_byte(a, a->fresh.data[i]);
+        if (complete != NULL) {
+            release(a, a->held.len - complete->len, content);
             a->held.len = 0;
+            a->ended_by = complete;
             a->stopped = true;
             a->unfaithful = true;
             return;
@@ -268,6 +270,12 @@ const struct dsml_call *answer_calls(const struct answer *a, int32_t *count)
 {
     *count = 0;
     return a->block == BLOCK_NONE ? NULL : dsml_calls(a->dsml, count);
+}
+
+void answer_stop_string(const struct answer *a, struct buf *out)
+{
+    if (a->ended_by != NULL)
+        buf_add(out, a->ended_by->text, a->ended_by->len);
 }
 
 enum answer_block answer_block(const struct answer *a)

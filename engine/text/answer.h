@@ -73,6 +73,9 @@ bool answer_push(struct answer *answer, int32_t id, struct buf *reasoning, struc
 /** The end of the answer for any other reason: appends what was held back.  Call it once. */
 void answer_finish(struct answer *answer, struct buf *reasoning, struct buf *content);
 
+/** Appends the stop string that ended the answer, if one did. */
+void answer_stop_string(const struct answer *answer, struct buf *out);
+
 /** The tool calls that are complete.  Borrowed until the next push. */
 const struct dsml_call *answer_calls(const struct answer *answer, int32_t *count);
 enum answer_block answer_block(const struct answer *answer);

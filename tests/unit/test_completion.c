@@ -187,7 +187,7 @@ static struct told ask(bool stream, bool thinking, const char *stop, size_t piec
     struct ids prompt = {.data = (int32_t *)(uintptr_t)PROMPT, .len = 5};
     struct completion *c;
     struct api_error err;
-    assert_true(completion_start(&api, &x, &request, &prompt, &c, &err));
+    assert_true(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &c, &err));
     if (stream)
         drain_events(c, piece, &t);
     else
@@ -341,14 +341,14 @@ static void refusals(void **state)
     struct completion *c;
     struct api_error err;
     (void)state;
-    assert_false(completion_start(&api, &x, &request, &prompt, &c, &err));
+    assert_false(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &c, &err));
     assert_int_equal(err.code, API_OVERFLOW);
     assert_int_equal(err.limit, FAKE_CONTEXT);
     assert_int_equal(err.got, FAKE_CONTEXT);
 
     prompt.len = 1;
     atomic_store(&fake_full, true);
-    assert_false(completion_start(&api, &x, &request, &prompt, &c, &err));
+    assert_false(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &c, &err));
     atomic_store(&fake_full, false);
     assert_int_equal(err.code, API_QUEUE);
 
@@ -356,7 +356,7 @@ static void refusals(void **state)
     prompt.len = FAKE_CONTEXT - 1;
     request.tokens_max = 32000;
     say("", END_LENGTH);
-    assert_true(completion_start(&api, &x, &request, &prompt, &c, &err));
+    assert_true(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &c, &err));
     assert_int_equal(fake_requests[0].asked.tokens_max, 1);
     completion_free(c);
     fake_join();

@@ -176,7 +176,7 @@ static struct told ask(bool stream, bool thinking, int32_t calls_max)
     struct completion *c;
     struct api_error err;
     struct buf all = {0};
-    assert_true(completion_start(&api, &x, &request, &prompt, &c, &err));
+    assert_true(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &c, &err));
     if (stream) {
         char bytes[HTTP_CONNECTION_BYTES / 4];
         ssize_t n;

@@ -1,19 +1,25 @@
-/* POST /v1/chat/completions: parse, render, submit, answer.  All that can fail does so before the
- * 200. */
+/* What all surfaces share: a request from its body to its answer.  All that can fail does so before
+ * the 200. */
+#include "engine/api/surface.h"
+
 #include "engine/api/completion.h"
 #include "engine/api/receipt.h"
-
 #include "kernels/check.h"
 
-static bool start(struct exchange *x, struct request *request, struct ids *prompt,
-                  struct completion **out, struct api_error *err)
+size_t surface_fragment(const struct buf *text, size_t from)
 {
-    const struct api *api = x->user;
-    struct request_defaults defaults = {.model = api->model, .thinking = api->thinking_default};
-    return request_parse(x->body.len == 0 ? "" : x->body.data, x->body.len, &defaults, request,
-                         err) &&
-           request_render(x, request, prompt, NULL, err) &&
-           completion_start(api, x, request, prompt, out, err);
+    size_t n = text->len - from;
+    if (n <= TOOL_FRAGMENT_BYTES)
+        return n;
+    for (n = TOOL_FRAGMENT_BYTES; ((unsigned char)text->data[from + n] & 0xC0) == 0x80;)
+        n--;
+    return n;
+}
+
+void surface_text(struct buf *out, const char *name, const struct buf *text, size_t from)
+{
+    buf_printf(out, "\"%s\":", name);
+    json_dump_string(out, text->len == from ? "" : text->data + from, text->len - from);
 }
 
 static enum MHD_Result go_on(struct exchange *x)
@@ -34,7 +40,7 @@ static enum MHD_Result go_on(struct exchange *x)
     ASSERT(0);
 }
 
-enum MHD_Result api_chat_completions(struct exchange *x)
+enum MHD_Result surface_answer(struct exchange *x, const struct surface *surface)
 {
     if (x->state != NULL)
         return go_on(x);
@@ -42,7 +48,9 @@ enum MHD_Result api_chat_completions(struct exchange *x)
     struct ids prompt = {0};
     struct completion *completion = NULL;
     struct api_error err;
-    bool started = start(x, &request, &prompt, &completion, &err);
+    bool started = surface->parse(x, &request, &err) &&
+                   request_render(x, &request, &prompt, NULL, &err) &&
+                   completion_start(x->user, x, surface, &request, &prompt, &completion, &err);
     bool stream = request.stream;
     request_clear(&request);
     ids_free(&prompt);
