@@ -1,0 +1,70 @@
+"""Golden cases of the demo model, computed by the reference of the tests in both numerics.
+
+    /usr/bin/python3 tools/demo/golden.py MODEL_DIR OUT.json
+
+Five rows of 60 to 900 tokens with top-1, log-probability of the next token and the last logits: the form that
+tests/golden reads. Owns which rows; the reference is tests/golden/reference.py. Needs numpy and regex.
+"""
+
+import json
+import os
+import random
+import sys
+
+import numpy as np
+
+import evalsets
+import tokenizer
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/golden"))
+import reference
+
+SEED = 5
+
+
+def texts(encoder):
+    """name -> ids of the rows."""
+    r = random.Random(SEED)
+    made = {
+        "recall-3": evalsets.recall(r, 3),
+        "recall-6": evalsets.recall(r, 6),
+        "recall-thinking": evalsets.recall(r, 4, thinking=True),
+        "tool-file": evalsets.tool_write(r),
+    }
+    return {k: encoder(t) for k, t in made.items()} | {"needle-900": evalsets.needle(r, encoder, 900, 0.4)}
+
+
+def case(folder, ids, text, assistant):
+    """One row under both numerics."""
+    start = len(ids) - 1 - ids[::-1].index(assistant)
+    out = {"text": text, "ids": ids, "answer_from": start + 2}
+    for numerics in ("exact", "official"):
+        logits, _ = reference.Model(folder, numerics).forward(ids)
+        z = logits - logits.max(-1, keepdims=True)
+        logp = z - np.log(np.exp(z).sum(-1, keepdims=True))
+        out[numerics] = {
+            "top1": logits.argmax(-1).tolist(),
+            "next_logprob": [float(f"{x:.7g}") for x in logp[np.arange(len(ids) - 1), ids[1:]]],
+            "last_logits": [float(f"{x:.6g}") for x in logits[-2]],
+        }
+    out["answer_is_top1"] = out["exact"]["top1"][start + 1 : -1] == ids[start + 2 :]
+    return out
+
+
+def main():
+    folder, path = sys.argv[1:]
+    words = os.path.join(folder, "tokenizer.json")
+    decode, assistant, cases = tokenizer.decoder(words), tokenizer.special(words)["assistant"], {}
+    for name, ids in texts(tokenizer.fast(words)).items():
+        c = cases[name] = case(folder, ids, decode(ids), assistant)
+        same = np.mean(np.array(c["exact"]["top1"]) == np.array(c["official"]["top1"]))
+        print(
+            f"{name} {len(ids)} tokens, top-1 of the numerics equal {same:.3f}, answer is top-1: {c['answer_is_top1']}",
+            flush=True,
+        )
+    with open(path, "w") as f:
+        json.dump(cases, f, ensure_ascii=False, separators=(",", ":"))
+
+
+if __name__ == "__main__":
+    main()
