@@ -93,6 +93,7 @@ build/synth: build/musl/tools/synth.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/bench-tokenizer: build/musl/tools/bench_tokenizer.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/bench-model: build/musl/tools/bench_model.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/bench-mask: build/musl/tools/bench_mask.o $(MUSL_LIB) ; $(LINK_MUSL)
+build/bench-serve: build/musl/tools/bench_serve.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/schedules: build/musl/tests/serve/schedules.o $(MUSL_LIB) ; $(LINK_MUSL)
 
 # ---- the same with sanitizers, for tests --------------------------------------------------------
@@ -176,6 +177,9 @@ bench-mask: build/bench-mask ## time of token masks on the vocabulary of V4
 
 bench-model: build/bench-model ## tokens a second of the network, for each instruction set
 	@$< rootfs/models/demo $(JOBS)
+
+bench-serve: build/bench-serve ## ratios of the serving core: guesses, batches, cached turns, mixed load
+	@$< rootfs/models/demo tests/data/golden/demo-cases.json $(JOBS)
 
 check-image: all build/host/engine ## test the image as a file
 	@tests/image/test_image.sh $(CACHE)

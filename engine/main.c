@@ -15,7 +15,7 @@ static const struct {
     {"serve", cmd_serve,
      "--model DIR --listen ADDR:PORT|unix:PATH --keys FILE [--admin PATH] [--isa ..]\n"
      "      [--numerics ..] [--threads N] [--context TOKENS] [--sessions N] [--host NAME]..\n"
-     "      [--keepalive-ms N]"},
+     "      [--keepalive-ms N] [--draft 1]"},
     {"logits", cmd_logits,
      "--model DIR --ids FILE --numerics exact|official [--chunk N] [--positions 0,5,-1] [--draft]"},
     {"layer", cmd_layer, "--model DIR --ids FILE --layer L --numerics N --in FILE --out FILE"},

@@ -23,7 +23,7 @@
 struct flags {
     const char *model, *listen, *keys, *admin; /* borrow from argv */
     const char *isa, *numerics;
-    int threads, context, sessions, keepalive_ms;
+    int threads, context, sessions, draft, keepalive_ms;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
 };
@@ -59,6 +59,7 @@ static const struct {
     {"--threads", offsetof(struct flags, threads), CPU_THREADS_MAX},
     {"--context", offsetof(struct flags, context), POSITIONS_MAX},
     {"--sessions", offsetof(struct flags, sessions), SESSIONS_MAX},
+    {"--draft", offsetof(struct flags, draft), DRAFT_DEPTH_MAX},
     {"--keepalive-ms", offsetof(struct flags, keepalive_ms), KEEPALIVE_MS_MAX},
 };
 
@@ -94,6 +95,7 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
                           .numerics = "official",
                           .context = CONTEXT_DEFAULT,
                           .sessions = SESSIONS_DEFAULT,
+                          .draft = DRAFT_DEPTH_DEFAULT,
                           .keepalive_ms = KEEPALIVE_MS};
     for (int i = 1; i < argc; i += 2) {
         if (i + 1 == argc)
@@ -127,7 +129,8 @@ static enum status open_engine(struct box *box, const struct flags *flags, struc
                          &(struct engine_options){.sessions_max = flags->sessions,
                                                   .context_max = flags->context,
                                                   .queue_max = QUEUE_DEFAULT,
-                                                  .prefix_bytes = PREFIX_BYTES_DEFAULT},
+                                                  .prefix_bytes = PREFIX_BYTES_DEFAULT,
+                                                  .draft_depth = flags->draft},
                          &box->engine, err);
 }
 
