@@ -17,11 +17,13 @@
 
 static const struct {
     const char *name, *schema, *text; /* schema NULL: any object */
+    const char *tools;                /* the text is a block of calls */
 } CASES[] = {
     {"any object", NULL,
      "{\"name\": \"it \\\"works\\\" well, \\u00e9t\\u00e9 日本\", \"list\": [1, 2.5, -3e2, true, "
      "null], "
-     "\"deep\": {\"a\": {\"b\": [\"x\"]}}}"},
+     "\"deep\": {\"a\": {\"b\": [\"x\"]}}}",
+     NULL},
     {"closed object",
      "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"maxLength\":40},"
      "\"unit\":"
@@ -30,7 +32,8 @@ static const struct {
      "1000},\"p\":{\"type\":\"number\",\"minimum\":0,\"maximum\":1}},\"required\":[\"city\","
      "\"unit\","
      "\"n\",\"p\"],\"additionalProperties\":false}",
-     "{\"city\": \"Castrop-Rauxel am Kanal\", \"unit\": \"celsius\", \"n\": 731, \"p\": 0.0625}"},
+     "{\"city\": \"Castrop-Rauxel am Kanal\", \"unit\": \"celsius\", \"n\": 731, \"p\": 0.0625}",
+     NULL},
     {"four branches",
      "{\"type\":\"array\",\"items\":{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"kind\":{"
      "\"const\":"
@@ -41,7 +44,20 @@ static const struct {
      "\"n\"]},{\"type\":\"string\",\"maxLength\":50},{\"type\":\"null\"}]}}",
      "[{\"kind\": \"a\", \"text\": \"hello world\"}, {\"kind\": \"b\", \"n\": 12.5}, \"some text "
      "of "
-     "moderate length\", null]"},
+     "moderate length\", null]",
+     NULL},
+    {"call", NULL,
+     "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"write\">\n<｜DSML｜parameter name=\"path\" "
+     "string=\"true\">src/main.c</｜DSML｜parameter>\n<｜DSML｜parameter name=\"content\" "
+     "string=\"true\">#include <stdio.h>\n\nint main(void)\n{\n    puts(\"hello\");\n}\n"
+     "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"mode\" "
+     "string=\"false\">420</｜DSML｜parameter>\n"
+     "</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+     "[{\"type\":\"function\",\"function\":{\"name\":\"write\",\"parameters\":{\"type\":\"object\","
+     "\"properties\":{\"path\":{\"type\":\"string\",\"maxLength\":100},\"content\":{\"type\":"
+     "\"string\"},"
+     "\"mode\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":511}},\"required\":[\"path\","
+     "\"content\"]}}}]"},
 };
 
 static double now_ms(void)
@@ -60,6 +76,7 @@ static int compare(const void *a, const void *b)
 static void measure(const struct tokenizer *tokenizer, const struct mask_vocab *vocab, size_t k)
 {
     struct mask_options options = {.format = MASK_JSON_OBJECT};
+    const char *tools = CASES[k].tools;
     struct mask *mask;
     struct error err;
     struct ids ids = {0};
@@ -70,10 +87,15 @@ static void measure(const struct tokenizer *tokenizer, const struct mask_vocab *
         ASSERT(json_parse(CASES[k].schema, strlen(CASES[k].schema), &options.schema, NULL, &err) ==
                OK);
     }
+    if (tools != NULL) {
+        options.format = MASK_TEXT;
+        options.calls = MASK_CALLS_REQUIRED;
+        ASSERT(json_parse(tools, strlen(tools), &options.tools, NULL, &err) == OK);
+    }
     double start = now_ms();
     ASSERT(mask_create(vocab, &options, &mask, &err) == OK);
     double compiled = now_ms() - start;
-    tokenizer_encode(tokenizer, CASES[k].text, strlen(CASES[k].text), false, &ids);
+    tokenizer_encode(tokenizer, CASES[k].text, strlen(CASES[k].text), true, &ids);
     double *times = calloc(ids.len + 1, sizeof *times), sum = 0;
     ASSERT(bits != NULL && times != NULL);
     for (size_t i = 0; i <= ids.len; i++) {
@@ -95,6 +117,7 @@ static void measure(const struct tokenizer *tokenizer, const struct mask_vocab *
     free(bits);
     ids_free(&ids);
     json_object_put(options.schema);
+    json_object_put(options.tools);
     mask_destroy(mask);
 }
 

@@ -276,25 +276,24 @@ static void fill_ruled(struct mask *m, uint64_t *bits)
 {
     const struct mask_vocab *v = m->vocab;
     struct automaton *a = &m->automaton;
-    int32_t strings = 0, others = 0;
+    /* Threads whose plain tokens are known, and those that know nothing. */
+    int32_t texts = 0, others = 0;
+    struct automaton_frame other[MASK_THREADS_MAX];
     memset(bits, 0, v->words * sizeof *bits);
     for (int32_t i = 0; i < a->n_threads; i++) {
         uint32_t room = 0;
         enum automaton_room_kind kind = automaton_room(a, &a->threads[i], &room);
-        if (kind == ROOM_STRING) {
-            add_plain(v, room, bits);
-            m->frames[strings++] = a->threads[i];
+        if (kind == ROOM_NONE) {
+            other[others++] = a->threads[i];
         } else if (kind == ROOM_RAW && room >= v->characters_max) {
             add_bits(bits, v->raw, v->words);
+        } else {
+            add_plain(v, room, bits);
+            m->frames[texts++] = a->threads[i];
         }
     }
-    walk(m, &v->broken, strings, bits);
-    for (int32_t i = 0; i < a->n_threads; i++) {
-        uint32_t room = 0;
-        enum automaton_room_kind kind = automaton_room(a, &a->threads[i], &room);
-        if (kind == ROOM_NONE || (kind == ROOM_RAW && room < v->characters_max))
-            m->frames[others++] = a->threads[i];
-    }
+    walk(m, &v->broken, texts, bits);
+    memcpy(m->frames, other, (size_t)others * sizeof *other);
     walk(m, &v->all, others, bits);
     int32_t pool_before = a->n_pool;
     if (automaton_step(a, a->threads, a->n_threads, AUTOMATON_MARK, m->frames) > 0)

@@ -22,7 +22,7 @@ struct shape {
     uint32_t characters; /* begun */
     bool well_formed;    /* as far as it goes */
     bool whole;          /* and ends with a character */
-    bool plain;          /* and needs no escape in a JSON string */
+    bool plain;          /* and needs no escape in a JSON string, and no part of "</" */
 };
 
 static struct shape shape_of(const uint8_t *bytes, size_t len)
@@ -33,10 +33,11 @@ static struct shape shape_of(const uint8_t *bytes, size_t len)
         missing = automaton_utf8((uint8_t)missing, bytes[i]);
         shape.well_formed = missing >= 0;
         shape.characters += (bytes[i] & 0xC0) != 0x80;
-        shape.plain = shape.plain && bytes[i] >= 0x20 && bytes[i] != '"' && bytes[i] != '\\';
+        shape.plain = shape.plain && bytes[i] >= 0x20 && bytes[i] != '"' && bytes[i] != '\\' &&
+                      bytes[i] != '<';
     }
     shape.whole = shape.well_formed && missing == 0;
-    shape.plain = shape.plain && shape.whole;
+    shape.plain = shape.plain && shape.whole && bytes[0] != '/';
     return shape;
 }
 

@@ -18,7 +18,9 @@ struct mask_vocab {
     struct trie all;    /* ordinary tokens */
     struct trie broken; /* those that are not plain */
     uint64_t *ordinary; /* owns [words] */
-    uint64_t *plain;    /* owns [words]: whole characters that stand in a JSON string as they are */
+    /* owns [words]: whole characters that a JSON string has as they are and that are no part of the
+     * end of a string parameter: no '<', and no '/' in front */
+    uint64_t *plain;
     uint64_t *raw;      /* owns [words]: whole characters, and perhaps the beginning of one more */
     int32_t *plain_ids; /* owns: the plain ones, by their number of characters */
     uint32_t *plain_upto;    /* owns [characters_max + 1]: how many of them have at most so many */

@@ -31,19 +31,42 @@ static inline struct json_object *json_of(const char *text)
     return value;
 }
 
-static inline bool accepts(const struct grammar *grammar, int32_t node, const char *text)
+/* Whether a text, with quotes of its own, is JSON by a node. */
+static inline bool accepts_bytes(const struct grammar *grammar, int32_t node, const char *text,
+                                 size_t len)
+{
+    struct automaton a;
+    automaton_init(&a, grammar, 1, 1);
+    automaton_add_json(&a, node);
+    bool alive = true;
+    for (size_t i = 0; i < len && alive; i++) {
+        alive = automaton_push(&a, (uint8_t)text[i]);
+        automaton_compact(&a);
+    }
+    bool accepted = alive && automaton_may_end(&a);
+    automaton_free(&a);
+    return accepted;
+}
+
+/* Whether a text can be the beginning of JSON by a node, and how many readings it has. */
+static inline int32_t readings(const struct grammar *grammar, int32_t node, const char *text)
 {
     struct automaton a;
     char *copy = quoted(text);
     automaton_init(&a, grammar, 1, 1);
     automaton_add_json(&a, node);
-    bool alive = true;
-    for (const char *c = copy; *c != '\0' && alive; c++) {
-        alive = automaton_push(&a, (uint8_t)*c);
+    for (const char *c = copy; *c != '\0' && automaton_push(&a, (uint8_t)*c); c++)
         automaton_compact(&a);
-    }
-    bool accepted = alive && automaton_may_end(&a);
+    int32_t n = a.n_threads;
     automaton_free(&a);
+    free(copy);
+    return n;
+}
+
+static inline bool accepts(const struct grammar *grammar, int32_t node, const char *text)
+{
+    char *copy = quoted(text);
+    bool accepted = accepts_bytes(grammar, node, copy, strlen(copy));
     free(copy);
     return accepted;
 }

@@ -4,6 +4,7 @@
  */
 #include "tests/unit/schema_texts.h"
 
+#include "engine/text/dsml.h"
 #include "engine/text/mask.h"
 #include "engine/text/mask_vocab.h"
 
@@ -49,7 +50,8 @@ static int close_vocab(void **state)
 #define TOOLS                                                                                      \
     "[{'type':'function','function':{'name':'add','strict':true,'parameters':{'type':'object',"    \
     "'properties':{'a':{'type':'integer','minimum':1,'maximum':20},'b':{'type':'string',"          \
-    "'maxLength':5},'c':{'enum':['x','xy',3]}},'required':['a'],'additionalProperties':false}}},"  \
+    "'minLength':1,'maxLength':5},'c':{'enum':['x','xy',3]},'d':{'type':'string'}},'required':['"  \
+    "a'],'additionalProperties':false}}},"                                                         \
     "{'type':'function','function':{'name':'adder','parameters':{'type':'object',"                 \
     "'properties':{'any':{},'q\\\"':{}},'required':['any','q\\\"']}}}]"
 
@@ -143,7 +145,7 @@ static void test_calls_barred(void **state)
 #define PARAMETER_END           "</" MARK "parameter>\n"
     static const char *const BARRED[] = {
         HEAD "</" MARK,                                                     /* required: a */
-        HEAD PARAMETER("d", "false"),                                       /* not declared */
+        HEAD PARAMETER("e", "false"),                                       /* not declared */
         HEAD PARAMETER("a", "true"),                                        /* no string */
         HEAD PARAMETER("b", "false") "1",                                   /* only a string */
         HEAD PARAMETER("a", "false") "21",                                  /* maximum */
@@ -151,6 +153,7 @@ static void test_calls_barred(void **state)
         HEAD PARAMETER("a", "false") "2</" MARK "parameter> ",              /* between tags */
         HEAD PARAMETER("a", "false") "2" PARAMETER_END PARAMETER("a", "x"), /* twice */
         HEAD PARAMETER("b", "true") "123456",                               /* maxLength */
+        HEAD PARAMETER("b", "true") "</" MARK,                              /* minLength */
         HEAD PARAMETER("c", "true") "xyz",                                  /* enum */
         HEAD PARAMETER("c", "true") "</",
         HEAD PARAMETER("c", "false") "'x'", /* a string as JSON */
@@ -256,22 +259,53 @@ static bool tries(struct automaton *a, int32_t id)
     const char *bytes = tokenizer_token_bytes(tokenizer, id, &len);
     int32_t n = a->n_threads, pool = a->n_pool;
     memcpy(out[0], a->threads, sizeof out[0]);
-    for (size_t i = 0; i < len && n > 0; i++)
-        n = automaton_step(a, out[i % 2], n, (uint8_t)bytes[i], out[(i + 1) % 2]);
+    if (id == tokens.dsml)
+        n = automaton_step(a, out[0], n, AUTOMATON_MARK, out[1]);
+    else if (tokenizer_is_added(tokenizer, id))
+        n = id == tokens.eos && automaton_may_end(a);
+    else
+        for (size_t i = 0; i < len && n > 0; i++)
+            n = automaton_step(a, out[i % 2], n, (uint8_t)bytes[i], out[(i + 1) % 2]);
     a->n_pool = pool;
     return n > 0;
+}
+
+/* Goes through a text byte by byte, so that every state is met, and compares every bit of the mask
+ * with the token tried alone.  `a` stands in front of the text. */
+static void compare(struct mask *mask, struct automaton *a, const char *text)
+{
+    char *whole = quoted(text), *at = whole;
+    struct ids ids = {0};
+    for (;;) {
+        fill(mask, &ids, ids.len);
+        for (int32_t id = 0; id < tokenizer_vocab_size(tokenizer); id++) {
+            if (allowed(id) != tries(a, id))
+                fail_msg("%s: token %d behind %zd bytes", text, id, at - whole);
+        }
+        assert_int_equal(mask_may_end(mask), automaton_may_end(a));
+        if (*at == '\0')
+            break;
+        bool mark = strncmp(at, MARK, strlen(MARK)) == 0;
+        size_t len = mark ? strlen(MARK) : 1;
+        tokenizer_encode(tokenizer, at, len, true, &ids);
+        assert_true(automaton_push(a, mark ? AUTOMATON_MARK : (uint8_t)*at));
+        automaton_compact(a);
+        at += len;
+    }
+    assert_true(ids.len > 20 && automaton_may_end(a));
+    ids_free(&ids);
+    free(whole);
 }
 
 static void test_every_token(void **state)
 {
     (void)state;
-    int32_t size = tokenizer_vocab_size(tokenizer);
     for (size_t k = 0; k < sizeof STATES / sizeof STATES[0]; k++) {
         struct json_object *schema = json_of(STATES[k].schema);
         struct grammar grammar;
         struct automaton a;
-        int32_t node, pushed = 0;
         struct error err;
+        int32_t node;
         grammar_init(&grammar);
         assert_int_equal(schema_compile(&grammar, schema, SCHEMA_STRICT, "schema", &node, &err),
                          OK);
@@ -279,29 +313,7 @@ static void test_every_token(void **state)
         automaton_add_json(&a, node);
         struct mask *mask =
             make((struct mask_options){.format = MASK_JSON_SCHEMA}, NULL, STATES[k].schema);
-        char *text = quoted(STATES[k].text);
-        for (size_t i = 0; i <= strlen(text); i++) {
-            struct ids ids = {0};
-            for (size_t j = 0; j < i; j++) /* byte by byte: every state is met */
-                tokenizer_encode(tokenizer, &text[j], 1, false, &ids);
-            fill(mask, &ids, ids.len);
-            for (int32_t id = 0; id < size; id++) {
-                bool expected = tokenizer_is_added(tokenizer, id)
-                                    ? id == tokens.eos && automaton_may_end(&a)
-                                    : tries(&a, id);
-                if (allowed(id) != expected)
-                    fail_msg("%s: token %d behind %zu bytes", STATES[k].text, id, i);
-            }
-            assert_int_equal(mask_may_end(mask), automaton_may_end(&a));
-            ids_free(&ids);
-            if (i < strlen(text)) {
-                assert_true(automaton_push(&a, (uint8_t)text[i]));
-                automaton_compact(&a);
-                pushed++;
-            }
-        }
-        assert_true(pushed > 20 && automaton_may_end(&a));
-        free(text);
+        compare(mask, &a, STATES[k].text);
         mask_destroy(mask);
         automaton_free(&a);
         grammar_free(&grammar);
@@ -309,25 +321,139 @@ static void test_every_token(void **state)
     }
 }
 
-/* Blocks of calls come to no dead end either, whatever is written in them. */
+/* Tokens that open and close more than one container: all short texts of structure. */
+#define SHORT_LEN     5
+#define SHORT_SYMBOLS 8
+#define SHORT_N       (8 + 64 + 512 + 4096 + 32768)
+
+static uint8_t short_texts[SHORT_N][SHORT_LEN];
+static struct trie_entry short_entries[SHORT_N];
+
+static void make_short_texts(void)
+{
+    static const char ALPHABET[SHORT_SYMBOLS + 1] = "{}[]\":,0";
+    int32_t n = 0;
+    for (uint32_t len = 1, count = SHORT_SYMBOLS; len <= SHORT_LEN; len++, count *= SHORT_SYMBOLS) {
+        for (uint32_t i = 0; i < count; i++, n++) {
+            for (uint32_t k = 0, rest = i; k < len; k++, rest /= SHORT_SYMBOLS)
+                short_texts[n][k] = (uint8_t)ALPHABET[rest % SHORT_SYMBOLS];
+            short_entries[n] = (struct trie_entry){short_texts[n], len, n};
+        }
+    }
+    assert_int_equal(n, SHORT_N);
+}
+
+/* Compares the mask of `toy` behind a text with every short text tried alone. */
+static void compare_short(const struct mask_vocab *toy, const char *behind)
+{
+    struct mask_options options = {.format = MASK_JSON_OBJECT};
+    struct mask *mask;
+    struct error err;
+    struct grammar grammar;
+    struct automaton a;
+    struct ids ids = encode(behind);
+    char *text = quoted(behind);
+    grammar_init(&grammar);
+    automaton_init(&a, &grammar, 1, SHORT_LEN);
+    automaton_add_json(&a, schema_any_object(&grammar));
+    assert_int_equal(mask_create(toy, &options, &mask, &err), OK);
+    for (const char *c = text; *c != '\0'; c++)
+        assert_true(automaton_push(&a, (uint8_t)*c));
+    fill(mask, &ids, ids.len);
+    for (int32_t id = 0; id < SHORT_N; id++) {
+        struct automaton_frame out[2][MASK_THREADS_MAX];
+        int32_t n = a.n_threads, pool = a.n_pool;
+        memcpy(out[0], a.threads, sizeof out[0]);
+        for (uint32_t i = 0; i < short_entries[id].len && n > 0; i++)
+            n = automaton_step(&a, out[i % 2], n, short_texts[id][i], out[(i + 1) % 2]);
+        a.n_pool = pool;
+        if (allowed(id) != (n > 0))
+            fail_msg("%s: %.*s", text, (int)short_entries[id].len, (const char *)short_texts[id]);
+    }
+    free(text);
+    ids_free(&ids);
+    mask_destroy(mask);
+    automaton_free(&a);
+    grammar_free(&grammar);
+}
+
+static void test_short_texts(void **state)
+{
+    (void)state;
+    static const char *const BEHIND[] = {"", "{'a':", "{'a':[{'b':0", "{'a':[[0,", "{'a':{'"};
+    static uint64_t none[WORDS];
+    make_short_texts();
+    struct trie_entry *sorted = malloc(sizeof short_entries);
+    memcpy(sorted, short_entries, sizeof short_entries);
+    struct mask_vocab toy = *vocab; /* with these texts in place of its ordinary tokens */
+    toy.plain = toy.raw = none;
+    toy.words = SHORT_N / 64 + 1;
+    toy.mark = toy.eos = SHORT_N;
+    trie_build(&toy.all, sorted, SHORT_N);
+    toy.broken = toy.all;
+    for (size_t k = 0; k < sizeof BEHIND / sizeof BEHIND[0]; k++)
+        compare_short(&toy, BEHIND[k]);
+    trie_free(&toy.all);
+    free(sorted);
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* The grammar of the tool `add` alone.  @own grammar_free */
+static void add_grammar(struct grammar *grammar)
+{
+    struct error err;
+    struct json_object *tools = json_of(TOOLS);
+    struct json_object *add = json_member(json_object_array_get_idx(tools, 0), "function", NULL);
+    grammar_init(grammar);
+    grammar->tools = calloc(1, sizeof *grammar->tools);
+    assert_int_equal(schema_compile_arguments(grammar, json_member(add, "parameters", NULL),
+                                              SCHEMA_STRICT, "schema", &grammar->tools[0].node,
+                                              &err),
+                     OK);
+    int32_t name = grammar_add_string(grammar, "add", 3);
+    assert_true(name >= 0);
+    grammar->tool_names = (struct grammar_set){(uint32_t)name, 1};
+    json_object_put(tools);
+}
+
+/* clang-format off */
+static const char TWO_CALLS[] =
+    "\n\n" HEAD
+    PARAMETER("b", "true") "a</x<" PARAMETER_END
+    PARAMETER("c", "true") "xy" PARAMETER_END
+    PARAMETER("a", "false") "12" PARAMETER_END
+    "</" MARK "invoke>\n<" MARK "invoke name='add'>\n"
+    PARAMETER("b", "true") "日本/" PARAMETER_END
+    PARAMETER("d", "true") "é \"<" PARAMETER_END
+    PARAMETER("c", "false") "3" PARAMETER_END
+    PARAMETER("a", "false") "7" PARAMETER_END
+    "</" MARK "invoke>\n</" MARK "tool_calls>";
+/* clang-format on */
+
+static void test_every_token_of_calls(void **state)
+{
+    (void)state;
+    struct grammar grammar;
+    struct automaton a;
+    add_grammar(&grammar);
+    automaton_init(&a, &grammar, 2, vocab->longest);
+    automaton_add_block(&a, false);
+    struct mask *mask = make(
+        (struct mask_options){.calls = MASK_CALLS_REQUIRED, .tool_name = "add", .calls_max = 2},
+        TOOLS, NULL);
+    compare(mask, &a, TWO_CALLS);
+    mask_destroy(mask);
+    automaton_free(&a);
+    grammar_free(&grammar);
+}
+
+/* Blocks of calls come to no dead end, whatever is written in them. */
 static void test_calls_walk(void **state)
 {
     (void)state;
     struct grammar grammar;
-    struct error err;
-    struct json_object *tools = json_of(TOOLS);
-    grammar_init(&grammar);
-    grammar.tools = calloc(1, sizeof *grammar.tools);
-    assert_int_equal(
-        schema_compile_arguments(
-            &grammar,
-            json_member(json_member(json_object_array_get_idx(tools, 0), "function", NULL),
-                        "parameters", NULL),
-            SCHEMA_STRICT, "schema", &grammar.tools[0].node, &err),
-        OK);
-    uint32_t first = grammar.n_strings;
-    assert_true(grammar_add_string(&grammar, "add", 3) >= 0);
-    grammar.tool_names = (struct grammar_set){first, 1};
+    add_grammar(&grammar);
     for (uint64_t seed = 0; seed < 200; seed++) {
         struct automaton a;
         automaton_init(&a, &grammar, 2, 1);
@@ -335,6 +461,93 @@ static void test_calls_walk(void **state)
         assert_true(walks(&a, seed, 2000));
         automaton_free(&a);
     }
+    grammar_free(&grammar);
+}
+
+/* Any token of the last mask, closing ones more often with time. */
+static int32_t draw_token(uint64_t *random, size_t at)
+{
+    static int32_t ids[WORDS * 64];
+    uint32_t n = 0;
+    for (int32_t id = 0; id < tokenizer_vocab_size(tokenizer); id++) {
+        if (allowed(id))
+            ids[n++] = id;
+    }
+    assert_true(n > 0);
+    int32_t slash = -1, angle = -1; /* "</" ends a text */
+    for (uint32_t i = 0; i < n && draw_from(random, 40) < at; i++) {
+        size_t len;
+        const char *bytes = tokenizer_token_bytes(tokenizer, ids[i], &len);
+        slash = len == 1 && bytes[0] == '/' ? ids[i] : slash;
+        angle = len == 1 && bytes[0] == '<' ? ids[i] : angle;
+    }
+    if (draw_from(random, 40) < at) {
+        if (allowed(tokens.eos) || allowed(tokens.dsml))
+            return allowed(tokens.eos) ? tokens.eos : tokens.dsml;
+        if (slash >= 0 || angle >= 0)
+            return slash >= 0 && draw_from(random, 2) == 0 ? slash : angle >= 0 ? angle : slash;
+    }
+    return ids[draw_from(random, n)];
+}
+
+/* What the reader of calls makes of a drawn block: all of it, by the tools' schemas. */
+static void check_reader(const struct ids *answer, struct json_object *tools,
+                         const struct grammar *grammar, int32_t *n_calls)
+{
+    struct dsml *reader = dsml_create(tools, true);
+    enum dsml_progress progress = DSML_OPEN;
+    bool first = true;
+    for (size_t i = 0; i < answer->len; i++) {
+        size_t len;
+        const char *bytes = tokenizer_token_bytes(tokenizer, answer->data[i], &len);
+        bool mark = answer->data[i] == tokens.dsml;
+        if (!mark && !first)
+            progress = dsml_push_text(reader, bytes, len);
+        else if (mark && !first)
+            progress = dsml_push_mark(reader);
+        first = first && !mark; /* the reader starts behind the first mark */
+    }
+    assert_int_equal(progress, DSML_ENDED);
+    int32_t n;
+    const struct dsml_call *calls = dsml_calls(reader, &n);
+    for (int32_t i = 0; i < n; i++) {
+        const struct buf *text = &calls[i].arguments;
+        assert_memory_equal(calls[i].name.data, "add", 3);
+        if (!accepts_bytes(grammar, grammar->tools[0].node, text->data, text->len))
+            fail_msg("%.*s", (int)text->len, text->data);
+    }
+    *n_calls += n;
+    dsml_destroy(reader);
+}
+
+static void test_reader_agrees(void **state)
+{
+    (void)state;
+    struct grammar grammar;
+    struct json_object *tools = json_of(TOOLS);
+    add_grammar(&grammar);
+    struct mask *mask = make(
+        (struct mask_options){.calls = MASK_CALLS_REQUIRED, .tool_name = "add", .calls_max = 3},
+        TOOLS, NULL);
+    int32_t ended = 0, n_calls = 0;
+    for (uint64_t seed = 0; seed < 120; seed++) {
+        struct ids answer = {0};
+        uint64_t random = seed;
+        int32_t id = -1;
+        while (id != tokens.eos && answer.len < 900) {
+            fill(mask, &answer, answer.len);
+            id = draw_token(&random, answer.len / 8);
+            if (id != tokens.eos)
+                ids_add(&answer, id);
+        }
+        if (id == tokens.eos)
+            check_reader(&answer, tools, &grammar, &n_calls);
+        ended += id == tokens.eos;
+        ids_free(&answer);
+    }
+    print_message("# %d blocks ended, %d calls\n", ended, n_calls);
+    assert_true(ended > 90 && n_calls > ended);
+    mask_destroy(mask);
     grammar_free(&grammar);
     json_object_put(tools);
 }
@@ -417,8 +630,9 @@ int main(void)
         cmocka_unit_test(test_text),         cmocka_unit_test(test_auto),
         cmocka_unit_test(test_calls_barred), cmocka_unit_test(test_required),
         cmocka_unit_test(test_format),       cmocka_unit_test(test_every_token),
-        cmocka_unit_test(test_calls_walk),   cmocka_unit_test(test_replay),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_short_texts),  cmocka_unit_test(test_every_token_of_calls),
+        cmocka_unit_test(test_calls_walk),   cmocka_unit_test(test_reader_agrees),
+        cmocka_unit_test(test_replay),       cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("mask", tests, open_vocab, close_vocab);
 }

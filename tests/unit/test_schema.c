@@ -153,6 +153,12 @@ static const struct {
     {"{'type':'number','exclusiveMinimum':-0.5,'maximum':0}",
      {"-0.499999999", "0", "-0", "0.0", "-0.1"},
      {"-0.5", "-1", "0.1", "1"}},
+    {"{'type':'number','minimum':0.12345678901,'maximum':0.2}",
+     {"0.12345679", "0.2"},
+     {"0.123456789", "0.12345678"}},
+    {"{'type':'number','minimum':-1,'maximum':-0.12345678901}",
+     {"-0.12345679", "-1"},
+     {"-0.123456789", "-0.1"}},
     {"{'minimum':5}", {"'x'", "5", "null", "[4]"}, {"4", "4.9", "1e1"}},
     {"{'maximum':1e400}", {"1", "-5"}, {"1e2"}},
     {"{'type':'number'}", {"1e99", "-1.25E-07"}, {"1e100", ".5", "1.", "1e"}},
@@ -174,6 +180,9 @@ static const struct {
     {"{'properties':{'a':{'type':'null'}},'additionalProperties':{'type':'integer'}}",
      {"{'x':1,'y':2}", "{'a':null,'aa':3,'':4}", "{}"},
      {"{'a':1}", "{'x':null}", "{'x':1,'x':2}", "{'x':1,'\\u0078':2}", "{'a':null,'a':null}"}},
+    {"{'type':'object'}",
+     {"{'x':{'x':{'x':0}},'y':[{'x':1},{'x':2}]}", "{'\\u0001':1}"},
+     {"{'x':{'y':{'z':0}},'x':1}", "{'x':[{'y':1,'y':2}]}", "{'\\u0000':1}"}},
     {"{'required':['x'],'additionalProperties':{'type':'integer'}}",
      {"{'x':1}", "{'y':2,'x':1}"},
      {"{}", "{'y':2}", "{'x':'1'}"}},
@@ -273,10 +282,69 @@ static void test_bounds(void **state)
                true);
     check_text("{'type':'number','minimum':0}", repeat("0.", "9", MASK_FRACTION_DIGITS_MAX + 1, ""),
                false);
-    /* A value that needs more containers than are left is not begun. */
-    check_text("{'type':'array','items':{'anyOf':[{'$ref':'#'},{'type':'object','required':['a'],"
-               "'properties':{'a':{'type':'array'}}}]}}",
-               repeat("", "[", MASK_DEPTH_MAX - 1, "{"), false);
+}
+
+/* What could not be completed is not begun. */
+static const struct {
+    const char *schema, *head, *body;
+    int n; /* of `body`, when `tail` can follow */
+    const char *tail;
+} BEGUN[] = {
+    {"{'type':'array','items':{'anyOf':[{'$ref':'#'},{'type':'object','required':['a'],"
+     "'properties':{'a':{'type':'array'}}}]}}",
+     "", "[", MASK_DEPTH_MAX - 2, "{"},
+    {"true", "", "1", MASK_NUMBER_BYTES_MAX - 2, "."},
+    {"true", "", "1", MASK_NUMBER_BYTES_MAX - 2, "e"},
+    {"true", "", "1", MASK_NUMBER_BYTES_MAX - 3, "e-"},
+    {"{'type':'string','maxLength':9}", "'", "x", 8, "\\"},
+};
+
+static void test_begun(void **state)
+{
+    (void)state;
+    struct grammar grammar;
+    int32_t node;
+    for (size_t i = 0; i < N_OF(BEGUN); i++) {
+        assert_null(compile(BEGUN[i].schema, SCHEMA_STRICT, &grammar, &node));
+        for (int more = 0; more < 2; more++) {
+            char *text = repeat(BEGUN[i].head, BEGUN[i].body, BEGUN[i].n + more, BEGUN[i].tail);
+            assert_int_equal(readings(&grammar, node, text) > 0, !more);
+            free(text);
+        }
+        grammar_free(&grammar);
+    }
+    assert_null(
+        compile("{'type':'number','minimum':2,'maximum':2.5}", SCHEMA_STRICT, &grammar, &node));
+    assert_int_equal(readings(&grammar, node, "1"), 0);
+    assert_int_equal(readings(&grammar, node, "2"), 1);
+    assert_int_equal(readings(&grammar, node, "2.6"), 0);
+    grammar_free(&grammar);
+}
+
+/* Readings that have met are one. */
+static void test_merge(void **state)
+{
+    (void)state;
+    struct grammar grammar;
+    int32_t node;
+    assert_null(compile("{'type':'array','items':{'anyOf':[{'type':'string'},{'maxLength':3}]}}",
+                        SCHEMA_STRICT, &grammar, &node));
+    assert_int_equal(readings(&grammar, node, "['a','b','c','d','e','f'"), 1);
+    assert_int_equal(readings(&grammar, node, "['a','b','c','d','e','f"), 2);
+    grammar_free(&grammar);
+}
+
+/* The rules about texts are ignored unless strict. */
+static void test_plain(void **state)
+{
+    (void)state;
+    struct grammar grammar;
+    int32_t node;
+    assert_null(compile("{'type':'string','pattern':'^a','format':'date','maxLength':2}",
+                        SCHEMA_PLAIN, &grammar, &node));
+    assert_true(accepts(&grammar, node, "'xy'"));
+    assert_false(accepts(&grammar, node, "'xyz'"));
+    grammar_free(&grammar);
 }
 
 /* As many undeclared keys as are remembered, and one more. */
@@ -289,6 +357,10 @@ static void test_extra_keys(void **state)
             at += sprintf(at, "%s'%d':0", i > 0 ? "," : "", i);
         strcpy(at, "}");
         check_text("{'type':'object'}", strdup(text), !more);
+        /* Those of the objects around count too. */
+        char *nested = repeat("{'a':", "", 0, text);
+        check_text("{'type':'object'}", repeat(nested, "}", 1, ""), false);
+        free(nested);
     }
 }
 
@@ -469,10 +541,12 @@ static void test_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_bounds),  cmocka_unit_test(test_extra_keys),
-        cmocka_unit_test(test_hostile), cmocka_unit_test(test_explosion),
-        cmocka_unit_test(test_flips),   cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_bounds),     cmocka_unit_test(test_begun),
+        cmocka_unit_test(test_merge),      cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_extra_keys), cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_explosion),  cmocka_unit_test(test_flips),
+        cmocka_unit_test(test_arguments),
     };
     return cmocka_run_group_tests_name("schema", tests, NULL, NULL);
 }
