@@ -3,6 +3,7 @@
 //   node --test-reporter=tap tests/api/run.js --url URL --key KEY --smoke    a server that runs already
 import { after } from "node:test";
 import { parseArgs } from "node:util";
+import { anthropic } from "./anthropic.js";
 import { answers } from "./answers.js";
 import { errors } from "./errors.js";
 import { formats } from "./formats.js";
@@ -17,11 +18,11 @@ const { values: flags } = parseArgs({ options: {
   url: { type: "string" },
   key: { type: "string" },
   smoke: { type: "boolean", default: false },
-  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "tools", "formats", "lifecycle"] },
+  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "tools", "formats", "anthropic", "lifecycle"] },
 } });
 
 const program = { engine: flags.engine, model: flags.model };
-const PARTS = { smoke, answers, errors, formats, tools: (server) => tools(server, program), lifecycle: () => lifecycle(program) };
+const PARTS = { smoke, answers, errors, formats, anthropic, tools: (server) => tools(server, program), lifecycle: () => lifecycle(program) };
 const chosen = flags.smoke ? ["smoke"] : flags.part;
 
 if (flags.url) {

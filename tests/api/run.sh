@@ -3,5 +3,5 @@
 # run.sh [flags of run.js]; with --url URL --key KEY against a server that runs already.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-[ -d tests/api/node_modules/openai ] || npm ci --prefix tests/api --no-audit --no-fund >&2
+[ -d tests/api/node_modules/@anthropic-ai/sdk ] || npm ci --prefix tests/api --no-audit --no-fund >&2
 exec node --test-reporter=tap tests/api/run.js "$@"
