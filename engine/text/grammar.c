@@ -13,11 +13,14 @@
 void grammar_init(struct grammar *g)
 {
     *g = (struct grammar){0};
-    int32_t any = grammar_add_node(g);
-    ASSERT(any == GRAMMAR_ANYTHING);
+    int32_t any = grammar_add_node(g), object = grammar_add_node(g), empty = grammar_add_node(g);
+    ASSERT(any == GRAMMAR_ANYTHING && object == GRAMMAR_ANY_OBJECT &&
+           empty == GRAMMAR_EMPTY_OBJECT);
     g->nodes[any].types = GRAMMAR_ANY;
     g->nodes[any].items = any;
     g->nodes[any].additional = any;
+    g->nodes[object].types = g->nodes[empty].types = GRAMMAR_OBJECT;
+    g->nodes[object].additional = any;
     grammar_measure(g, any);
 }
 

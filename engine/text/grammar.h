@@ -30,9 +30,11 @@ enum grammar_type {
 /* Height of a place that nothing can fill. */
 #define GRAMMAR_NEVER UINT8_MAX
 
-/* Indices of nodes. */
-#define GRAMMAR_NONE     (-1)
-#define GRAMMAR_ANYTHING 0 /* every JSON value */
+/* Indices of nodes; those from 0 on are there in every grammar. */
+#define GRAMMAR_NONE         (-1)
+#define GRAMMAR_ANYTHING     0 /* every JSON value */
+#define GRAMMAR_ANY_OBJECT   1 /* every JSON object */
+#define GRAMMAR_EMPTY_OBJECT 2 /* {} */
 
 /* Strings [first, first + n) of the grammar: sorted by bytes, none twice. */
 struct grammar_set {
@@ -85,7 +87,7 @@ struct grammar {
     struct grammar_tool *tools;    /* owns [tool_names.n]: .. in the same order */
 };
 
-/** An empty grammar with the node GRAMMAR_ANYTHING.  @own grammar_free */
+/** A grammar with the nodes that every one has.  @own grammar_free */
 void grammar_init(struct grammar *grammar);
 void grammar_free(struct grammar *grammar);
 

@@ -98,9 +98,7 @@ static enum status add_offers(struct grammar *g, struct offer *offers, size_t n,
     qsort(offers, n, sizeof *offers, compare_offers);
     g->tools = calloc(n, sizeof *g->tools);
     ASSERT(g->tools != NULL);
-    for (size_t i = 0; i < n && status == OK; i++)
-        status = add_tool(g, offers[i].function, offers[i].index, &g->tools[i], err);
-    uint32_t first = g->n_strings;
+    uint32_t first = g->n_strings; /* first of all, so that no schema can take their room */
     for (size_t i = 0; i < n && status == OK; i++) {
         size_t len = strlen(offers[i].name);
         if (!is_writable(offers[i].name, len) || len > TOOL_NAME_BYTES_MAX ||
@@ -110,7 +108,9 @@ static enum status add_offers(struct grammar *g, struct offer *offers, size_t n,
         else if (grammar_add_string(g, offers[i].name, len) < 0)
             status = error_set(err, ERR_CAPACITY, "tools: the names are too long");
     }
-    g->tool_names = (struct grammar_set){first, status == OK ? (uint32_t)n : 0};
+    g->tool_names = (struct grammar_set){first, (uint32_t)n};
+    for (size_t i = 0; i < n && status == OK; i++)
+        status = add_tool(g, offers[i].function, offers[i].index, &g->tools[i], err);
     return status;
 }
 
@@ -143,7 +143,7 @@ static enum status compile_format(struct mask *m, const struct mask_options *opt
 {
     m->json = GRAMMAR_NONE;
     if (options->format == MASK_JSON_OBJECT)
-        m->json = schema_any_object(&m->grammar);
+        m->json = GRAMMAR_ANY_OBJECT;
     if (options->format != MASK_JSON_SCHEMA)
         return OK;
     return schema_compile(&m->grammar, options->schema,

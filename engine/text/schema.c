@@ -467,9 +467,16 @@ static enum status compile(struct grammar *grammar, struct json_object *schema,
     ASSERT(c.map != NULL && c.views != NULL);
     uint32_t root_path = schema_step_add(&c, SCHEMA_PATH_ROOT, "", -1);
     struct schema_source source = {schema, root_path};
+    const struct grammar before = *grammar;
     int32_t node = schema_place(&c, &source, 1);
-    if (node >= 0 && build_all(&c, node))
+    if (node >= 0 && build_all(&c, node)) {
         *out = node;
+    } else { /* what there is of it goes again */
+        grammar->n_nodes = before.n_nodes;
+        grammar->n_links = before.n_links;
+        grammar->n_strings = before.n_strings;
+        grammar->bytes.len = before.bytes.len;
+    }
     free(c.map);
     free(c.views);
     free(c.steps);
@@ -490,22 +497,6 @@ enum status schema_compile(struct grammar *grammar, struct json_object *schema,
         return error_set(err, ERR_INPUT, "%s: no value can satisfy this schema", path);
     *out = node;
     return OK;
-}
-
-static int32_t add_object(struct grammar *grammar, int32_t additional)
-{
-    int32_t node = grammar_add_node(grammar);
-    if (node < 0)
-        return -1;
-    grammar->nodes[node].types = GRAMMAR_OBJECT;
-    grammar->nodes[node].additional = additional;
-    grammar_measure(grammar, node);
-    return node;
-}
-
-int32_t schema_any_object(struct grammar *grammar)
-{
-    return add_object(grammar, GRAMMAR_ANYTHING);
 }
 
 /* The compiled arguments as an object alone.  @return false: they are not one */
@@ -533,24 +524,20 @@ enum status schema_compile_arguments(struct grammar *grammar, struct json_object
                                      enum schema_mode mode, const char *path, int32_t *out,
                                      struct error *err)
 {
-    int32_t node = GRAMMAR_ANYTHING;
+    int32_t node = GRAMMAR_EMPTY_OBJECT;
     enum status status = OK;
     bool object = true;
     if (schema != NULL) {
         status = compile(grammar, schema, mode, path, &node, err);
         object = status == OK && json_object_is_type(schema, json_type_object) &&
                  take_object(grammar, schema, &node);
-    } else {
-        node = add_object(grammar, GRAMMAR_NONE);
     }
     if (!object && mode == SCHEMA_LENIENT)
-        node = schema_any_object(grammar);
-    else if (!object && status == OK)
-        return error_set(err, ERR_INPUT, "%s: is not the schema of one object", path);
+        node = GRAMMAR_ANY_OBJECT;
     else if (status != OK)
         return status;
-    if (node < 0)
-        return error_set(err, ERR_CAPACITY, "%s: the schemas have too many places", path);
+    else if (!object)
+        return error_set(err, ERR_INPUT, "%s: is not the schema of one object", path);
     *out = node;
     return OK;
 }

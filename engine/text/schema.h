@@ -24,7 +24,7 @@ enum schema_mode {
  * Compiles one schema, which is also the document that its $refs point into.  `path` names it in
  * errors.  Not with SCHEMA_LENIENT.
  * @err  ERR_INPUT "PATH[.keyword]: what": not understood, or no value can satisfy it;
- *       ERR_CAPACITY: beyond a limit.  The grammar may have grown, but is still whole.
+ *       ERR_CAPACITY: beyond a limit.  Then the grammar is as it was.
  */
 enum status MUST_CHECK schema_compile(struct grammar *grammar, struct json_object *schema,
                                       enum schema_mode mode, const char *path, int32_t *out,
@@ -39,8 +39,5 @@ enum status MUST_CHECK schema_compile(struct grammar *grammar, struct json_objec
 enum status MUST_CHECK schema_compile_arguments(struct grammar *grammar, struct json_object *schema,
                                                 enum schema_mode mode, const char *path,
                                                 int32_t *out, struct error *err);
-
-/** The node of every JSON object.  @return -1: no room */
-int32_t schema_any_object(struct grammar *grammar);
 
 #endif

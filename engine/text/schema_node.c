@@ -211,7 +211,7 @@ static bool add_name(struct schema_compiler *c, uint32_t first, const char *name
     if (g->n_strings - first == MASK_PROPERTIES_MAX)
         return schema_full(c, path, keyword, "an object declares too many properties");
     if (len > MASK_STRING_LEN_MAX || grammar_add_string(g, name, len) < 0)
-        return schema_full(c, path, keyword, "the names are too long");
+        return schema_full(c, path, keyword, "the names are too many or too long");
     return true;
 }
 

@@ -25,7 +25,7 @@ static bool add_text(struct schema_compiler *c, uint32_t path, const char *text,
 {
     struct grammar *g = schema_compiler_grammar(c);
     if (len > MASK_STRING_LEN_MAX || grammar_add_string(g, text, len) < 0)
-        return schema_full(c, path, NULL, "the values of an enum are too long");
+        return schema_full(c, path, NULL, "the values of enums are too many or too long");
     return true;
 }
 

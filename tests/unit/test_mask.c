@@ -140,7 +140,8 @@ static void test_auto(void **state)
 static void test_calls_barred(void **state)
 {
     (void)state;
-#define HEAD                    "<" MARK "tool_calls>\n<" MARK "invoke name='add'>\n"
+#define BLOCK                   "<" MARK "tool_calls>\n<" MARK "invoke name="
+#define HEAD                    BLOCK "'add'>\n"
 #define PARAMETER(name, string) "<" MARK "parameter name='" name "' string='" string "'>"
 #define PARAMETER_END           "</" MARK "parameter>\n"
     static const char *const BARRED[] = {
@@ -355,7 +356,7 @@ static void compare_short(const struct mask_vocab *toy, const char *behind)
     char *text = quoted(behind);
     grammar_init(&grammar);
     automaton_init(&a, &grammar, 1, SHORT_LEN);
-    automaton_add_json(&a, schema_any_object(&grammar));
+    automaton_add_json(&a, GRAMMAR_ANY_OBJECT);
     assert_int_equal(mask_create(toy, &options, &mask, &err), OK);
     for (const char *c = text; *c != '\0'; c++)
         assert_true(automaton_push(&a, (uint8_t)*c));
@@ -584,6 +585,34 @@ static void test_replay(void **state)
     mask_destroy(mask);
 }
 
+/* Tools that are not strict are never refused, whatever their schemas take. */
+static void test_large_tools(void **state)
+{
+    (void)state;
+    struct buf text = {0};
+    for (int t = 0; t < 4; t++) {
+        buf_printf(&text,
+                   "%s{'type':'function','function':{'name':'t%d','parameters':{'properties':{",
+                   t > 0 ? "," : "[", t);
+        for (int i = 0; i < 100; i++) {
+            buf_printf(&text, "%s'p%d':{'properties':{", i > 0 ? "," : "", i);
+            for (int k = 0; k < 70; k++)
+                buf_printf(&text, "%s'q%d':{'type':'null'}", k > 0 ? "," : "", k);
+            buf_puts(&text, "}}");
+        }
+        buf_puts(&text, "}}}}");
+    }
+    buf_puts(&text, "]");
+    struct mask *mask =
+        make((struct mask_options){.calls = MASK_CALLS_REQUIRED}, buf_cstr(&text), NULL);
+    /* The first ones are held to their schemas, the last one takes any object. */
+    assert_false(takes(mask, "\n\n" BLOCK "'t0'>\n" PARAMETER("x", "false"), false));
+    assert_true(takes(mask, "\n\n" BLOCK "'t0'>\n" PARAMETER("p7", "false"), false));
+    assert_true(takes(mask, "\n\n" BLOCK "'t3'>\n" PARAMETER("x", "false"), false));
+    mask_destroy(mask);
+    buf_free(&text);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -632,7 +661,8 @@ int main(void)
         cmocka_unit_test(test_format),       cmocka_unit_test(test_every_token),
         cmocka_unit_test(test_short_texts),  cmocka_unit_test(test_every_token_of_calls),
         cmocka_unit_test(test_calls_walk),   cmocka_unit_test(test_reader_agrees),
-        cmocka_unit_test(test_replay),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_replay),       cmocka_unit_test(test_large_tools),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("mask", tests, open_vocab, close_vocab);
 }
