@@ -50,7 +50,7 @@ HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
 PROGRAMS := build/engine build/console build/init build/synth
 
-.PHONY: all help image run run-disk stop serve test unit run-unit soak-serve bench-tokenizer bench-model bench-mask tidy clean setup FORCE
+.PHONY: all help image run run-disk stop serve test unit run-unit soak-serve test-harness bench-tokenizer bench-model bench-mask tidy clean setup FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -166,6 +166,10 @@ test: all unit build/host/engine build/host/console build/host/synth build/sched
 SOAK_REQUESTS ?= 2000
 soak-serve: build/schedules build/synth ## random schedules through the serving core, bit for bit
 	@tests/serve/run.sh $(SOAK_REQUESTS)
+
+# Not a suite of `make test`: it fetches 180 MB.
+test-harness: build/engine ## let a real agent harness (opencode) work with the box, offline
+	@tests/harness/run.sh
 
 bench-tokenizer: build/bench-tokenizer ## tokens a second on C sources, beside the Rust tokenizer of npm
 	@tests/text/prepare.sh
