@@ -124,7 +124,7 @@ $(MUSL_PREFIX)/packages: config/packages.txt $(wildcard tools/deps/*.sh) | setup
 
 # ---- the image ----------------------------------------------------------------------------------
 ROOTFS_SRC := $(shell find rootfs -type f) config/modules.list config/packages.txt config/busybox.config \
-              config/dropbear.h tools/image.sh tools/modules.sh $(wildcard tools/deps/*.sh)
+              config/dropbear.h config/disk.txt tools/config_fs.py tools/image.sh tools/modules.sh $(wildcard tools/deps/*.sh)
 
 image: build/v4box.img ## assemble kernel, initramfs, bill of materials and the disk
 
@@ -190,6 +190,9 @@ check-image: all build/host/engine ## test the image as a file
 
 check-disk: all ## test the disk as a file
 	@tests/image/test_disk.sh $(CACHE)
+
+soak-power: all ## 50 power cuts during key writes, a new seed each time
+	@$(PYTHON) tests/boot/disk.py soak
 
 tidy: | setup ## check format and file lengths of all C
 	@tools/tidy.sh $(FORMAT_SRC)

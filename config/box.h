@@ -9,9 +9,7 @@
 #define BOX_RUN         "/run/v4box"
 #define BOX_INIT_SOCK   "/run/v4box/init.sock"
 #define BOX_ENGINE_SOCK "/run/v4box/engine.sock"
-#define BOX_KEYS        "/run/v4box/keys"
-#define BOX_ADMIN_HOME  "/run/v4box/admin"
-#define BOX_HOST_KEY    "/run/v4box/ssh_host_key" /* in memory until there is a config disk */
+#define BOX_MODELS      "/models"
 #define BOX_MODEL       "/models/demo"
 #define BOX_MODULES     "/etc/modules.list" /* a path a line, dependencies first; from the build */
 #define BOX_FW_CFG      "/sys/firmware/qemu_fw_cfg/by_name/opt/v4box"
@@ -20,6 +18,18 @@
 #define BOX_HOSTNAME    "v4box"
 #define BOX_API_LISTEN  "0.0.0.0:8080" /* plain HTTP: TLS comes with its own front process */
 #define BOX_SSH_PORT    "22"
+
+/* What outlives a reboot, when there is a disk; without one, a file system in memory lies here. */
+#define BOX_CONFIG        "/config"
+#define BOX_CONFIG_ENGINE "/config/engine" /* the engine's own, to rename in */
+#define BOX_KEYS          "/config/engine/keys"
+#define BOX_ADMIN_HOME    "/config/admin"
+#define BOX_ADMIN_SSH     "/config/admin/.ssh"
+#define BOX_AUTHORIZED    "/config/admin/.ssh/authorized_keys"
+#define BOX_HOST_KEY      "/config/ssh_host_key"
+#define BOX_CONFIG_GOOD   "/config/good" /* copies of the files above, each found good at a boot */
+#define BOX_CONFIG_FORMAT "/etc/config.fs" /* the empty file system, from the build */
+#define BOX_STAGE         "/run/stage"     /* a partition is mounted here before it counts */
 
 /* ---- users ----------------------------------------------------------------------------------- */
 #define BOX_UID_ROOT 0
@@ -62,14 +72,27 @@
 #define CONSOLE_WAIT_S_MAX   600
 #define CONSOLE_ANSWER_BYTES CONTROL_ANSWER_BYTES
 
+/* ---- storage --------------------------------------------------------------------------------- */
+#define STORAGE_WAIT_MS     15000 /* a disk behind a slow controller; QEMU's takes 50 ms */
+#define STORAGE_POLL_MS     50
+#define STORAGE_MOUNT_MS    60000 /* replaying 4 MiB, or 64 MiB written once at 2 MB/s */
+#define STORAGE_NAME_BYTES  40    /* of devices, and of labels: GPT allows 36 characters */
+#define STORAGE_DISKS_MAX   64
+#define STORAGE_NOTES_BYTES 1024         /* what status says about them */
+#define STORAGE_BLOCK_BYTES 4096         /* of the config file system */
+#define STORAGE_BLOCKS_MAX  65536        /* 256 MiB: a template that asks for more is damaged */
+#define STORED_BYTES_MAX    (256 * 1024) /* KEYS_FILE_BYTES_MAX, the largest file that is kept */
+
 /* ---- boot and end ------------------------------------------------------------------------------
  */
 #define BOOT_SITE_BYTES_MAX    (64 * 1024) /* keys, authorized_keys: hundreds of lines */
 #define BOOT_CMDLINE_BYTES     4096        /* COMMAND_LINE_SIZE of x86 is 2048 */
 #define BOOT_MODULES_MAX       256
 #define BOOT_HOST_KEY_MS       30000 /* an ed25519 key takes 0.1 s under TCG; entropy may be late */
+#define BOOT_HOST_KEY_BYTES    256   /* an ed25519 key takes 83 */
 #define BOOT_INTERFACE_WAIT_MS 5000  /* a driver probes its card after its module is loaded */
 #define END_SETTLE_MS          200   /* lets the answer to `poweroff` reach its reader */
+#define SSH_KEY_LINE_BYTES     256   /* type, 68 characters, and a name of CONTROL_WORD_BYTES */
 #define PANIC_DELAY_S          10 /* long enough to read the console, short enough for a remote box */
 
 #endif

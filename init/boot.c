@@ -2,9 +2,11 @@
 #include "init/boot.h"
 
 #include "config/box.h"
+#include "init/files.h"
 #include "init/network.h"
 #include "init/panic.h"
 #include "init/site.h"
+#include "init/stored.h"
 #include "init/text.h"
 
 #include <errno.h>
@@ -146,9 +148,50 @@ static bool step_network(struct box *box)
     return network_loopback() && network_wait(BOX_INTERFACE, BOOT_INTERFACE_WAIT_MS);
 }
 
+static bool step_storage(struct box *box)
+{
+    bool wanted = strcmp(box->options.value[OPTION_STORAGE], "disk") == 0;
+    return storage_open(&box->storage, &box->journal, wanted);
+}
+
+/* What the config partition may hold, each looked at before anybody uses it. */
+static const struct {
+    struct stored file;
+    const char *lost; /* what follows when it is gone */
+} STORED[] = {
+    {{"keys", BOX_KEYS, BOX_UID_ENGINE, stored_keys_good}, "the API is closed to all old keys"},
+    {{"authorized_keys", BOX_AUTHORIZED, BOX_UID_ROOT, stored_authorized_good},
+     "nobody gets in over SSH"},
+    {{"ssh_host_key", BOX_HOST_KEY, BOX_UID_ROOT, stored_host_key_good},
+     "SSH clients will see a new one"},
+};
+
+static bool check_stored(struct box *box)
+{
+    bool good = true;
+    for (size_t i = 0; i < sizeof STORED / sizeof STORED[0]; i++) {
+        enum stored_result result = stored_check(&STORED[i].file, BOX_CONFIG_GOOD);
+        if (result == STORED_GOOD || result == STORED_ABSENT)
+            continue;
+        good = false;
+        if (result == STORED_RESTORED)
+            storage_note(&box->storage, &box->journal,
+                         "config: %s was damaged; the copy of an earlier boot took its place",
+                         STORED[i].file.name);
+        else
+            storage_note(&box->storage, &box->journal, "config: %s was damaged, without a copy: %s",
+                         STORED[i].file.name, STORED[i].lost);
+    }
+    return good;
+}
+
+/* The place seeds a box that has nothing of its own; what the box keeps goes first. */
 static bool import(struct box *box, const char *name, const char *to, uid_t owner, bool *present)
 {
     char from[256];
+    *present = access(to, F_OK) == 0;
+    if (*present)
+        return true;
     snprintf(from, sizeof from, "%s/%s/raw", BOX_FW_CFG, name);
     enum site_result result = site_copy(from, to, owner);
     if (result == SITE_REFUSED)
@@ -157,17 +200,24 @@ static bool import(struct box *box, const char *name, const char *to, uid_t owne
     return result != SITE_REFUSED;
 }
 
-/* Sticky: the engine keeps its own files there and can not remove init's socket. */
+/* Sticky: the engine keeps its sockets there and can not remove init's. */
+static bool step_folders(struct box *box)
+{
+    (void)box;
+    return mkdir(BOX_RUN, 0755) == 0 && chown(BOX_RUN, BOX_UID_ROOT, BOX_UID_ENGINE) == 0 &&
+           chmod(BOX_RUN, 01775) == 0 && folder_make(BOX_CONFIG_ENGINE, 0700, BOX_UID_ENGINE) &&
+           folder_make(BOX_ADMIN_HOME, 0700, BOX_UID_ROOT) &&
+           folder_make(BOX_ADMIN_SSH, 0700, BOX_UID_ROOT) &&
+           folder_make(BOX_CONFIG_GOOD, 0700, BOX_UID_ROOT);
+}
+
 static bool step_site(struct box *box)
 {
-    if (mkdir(BOX_RUN, 0755) != 0 || chown(BOX_RUN, BOX_UID_ROOT, BOX_UID_ENGINE) != 0 ||
-        chmod(BOX_RUN, 01775) != 0 || mkdir(BOX_ADMIN_HOME, 0700) != 0 ||
-        mkdir(BOX_ADMIN_HOME "/.ssh", 0700) != 0)
-        return false;
+    bool stored = check_stored(box);
     bool keys = import(box, "keys", BOX_KEYS, BOX_UID_ENGINE, &box->has_keys);
-    bool authorized = import(box, "authorized_keys", BOX_ADMIN_HOME "/.ssh/authorized_keys",
-                             BOX_UID_ROOT, &box->has_authorized);
-    return keys && authorized;
+    bool authorized =
+        import(box, "authorized_keys", BOX_AUTHORIZED, BOX_UID_ROOT, &box->has_authorized);
+    return stored && keys && authorized;
 }
 
 static void say_key(void *context, const char *line, size_t n)
@@ -195,20 +245,17 @@ static bool listen_to(struct box *box, int fd, int64_t end_ms)
     }
 }
 
-/* A new key each boot until there is a disk to keep it; its fingerprint stands in the log. */
-static bool step_host_key(struct box *box)
+/* Runs dropbearkey with its output in the journal; true when it ended well. */
+static bool dropbearkey(struct box *box, const char *option, const char *value, const char *path)
 {
-    if (!box->has_authorized)
-        return true;
     int ends[2], status = -1;
-    box->has_authorized = false;
     if (pipe2(ends, O_CLOEXEC) != 0)
         return false;
     pid_t pid = fork();
     if (pid == 0) {
         dup2(ends[1], STDOUT_FILENO);
         dup2(ends[1], STDERR_FILENO);
-        execl("/bin/dropbearkey", "dropbearkey", "-t", "ed25519", "-f", BOX_HOST_KEY, (char *)NULL);
+        execl("/bin/dropbearkey", "dropbearkey", "-f", path, option, value, (char *)NULL);
         _exit(127);
     }
     close(ends[1]);
@@ -219,8 +266,25 @@ static bool step_host_key(struct box *box)
             kill(pid, SIGKILL);
         waitpid(pid, &status, 0);
     }
-    box->has_authorized = good && status == 0;
-    return box->has_authorized;
+    return good && status == 0;
+}
+
+/* Made once, in memory, and stored as a whole; its fingerprint stands in the log of every boot. */
+static bool step_host_key(struct box *box)
+{
+    static const char FRESH[] = BOX_RUN "/ssh_host_key";
+    char bytes[BOOT_HOST_KEY_BYTES];
+    if (access(BOX_HOST_KEY, F_OK) == 0) {
+        box->has_host_key = dropbearkey(box, "-y", NULL, BOX_HOST_KEY);
+        return box->has_host_key;
+    }
+    if (!dropbearkey(box, "-t", "ed25519", FRESH))
+        return false;
+    ssize_t n = file_load(FRESH, bytes, sizeof bytes);
+    box->has_host_key = n > 0 && file_save(BOX_HOST_KEY, bytes, (size_t)n, BOX_UID_ROOT);
+    memset(bytes, 0, sizeof bytes);
+    unlink(FRESH);
+    return box->has_host_key;
 }
 
 static const struct {
@@ -254,7 +318,8 @@ static const struct {
 } STEPS[] = {
     {"mounts", step_mounts, true},      {"console", step_console, false},
     {"options", step_options, false},   {"modules", step_modules, false},
-    {"hostname", step_hostname, false}, {"network card", step_network, false},
+    {"hostname", step_hostname, false}, {"storage", step_storage, false},
+    {"folders", step_folders, false},   {"network card", step_network, false},
     {"site data", step_site, false},    {"ssh host key", step_host_key, false},
     {"seal", step_seal, true},
 };

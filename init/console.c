@@ -32,6 +32,9 @@ static const struct command {
     {"status", TARGET_BOTH, false, "", "what runs, and how it fares"},
     {"log", TARGET_INIT, false, "[LINES]", "the newest lines of init and its services"},
     {"keys", TARGET_ENGINE, false, "list | create NAME | delete ID", "who may use the chat API"},
+    {"ssh-keys", TARGET_INIT, false, "list | add KEY NAME | delete NAME",
+     "who may log in over SSH"},
+    {"factory-reset", TARGET_INIT, true, "erase", "forget keys and settings, keep the models"},
     {"poweroff", TARGET_INIT, true, "", "end everything and switch off"},
     {"reboot", TARGET_INIT, true, "", "end everything and start again"},
     {"help", TARGET_NONE, false, "", "this list"},
@@ -154,7 +157,7 @@ static bool run_help(const struct console *c)
     char bytes[CONSOLE_ANSWER_BYTES / 64], line[CONSOLE_ANSWER_BYTES / 32];
     struct text t = text_over(bytes, sizeof bytes), answer = text_over(line, sizeof line);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        text_printf(&t, "%-8s %-31s %s\n", COMMANDS[i].name, COMMANDS[i].args, COMMANDS[i].help);
+        text_printf(&t, "%-13s %-37s %s\n", COMMANDS[i].name, COMMANDS[i].args, COMMANDS[i].help);
     answer_write(&answer, true, t.data, t.len, NULL, 0);
     if (c->json)
         print_bytes(answer.data, answer.len);

@@ -9,9 +9,11 @@
 #include "init/control.h"
 #include "init/network.h"
 #include "init/panic.h"
+#include "init/sshkeys.h"
 #include "init/status.h"
 #include "init/supervise.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +43,8 @@ static struct box box;
 static struct supervisor services;
 static struct control control;
 static int64_t boot_ms;
-static int ending; /* 0, or the argument for reboot() */
+static int ending;     /* 0, or the argument for reboot() */
+static bool resetting; /* on the way, config becomes new */
 
 /* ---- commands of the control socket ------------------------------------------------------------
  */
@@ -54,7 +57,7 @@ static void say(struct text *answer, bool ok, const char *text)
 static void command_status(const struct request *request, struct text *answer)
 {
     (void)request;
-    status_answer(answer, &services, boot_ms);
+    status_answer(answer, &services, &box.storage, boot_ms);
 }
 
 static void command_log(const struct request *request, struct text *answer)
@@ -86,6 +89,53 @@ static void command_reboot(const struct request *request, struct text *answer)
     say(answer, true, "the box is rebooting\n");
 }
 
+/* The word keeps a slip of the hand, or a line in a script, from erasing a box. */
+static void command_factory_reset(const struct request *request, struct text *answer)
+{
+    if (request->count != 2 || strcmp(request->word[1], "erase") != 0) {
+        say(answer, false,
+            "erases API keys, SSH keys, host key and settings, keeps the models, and "
+            "reboots; to do it: factory-reset erase");
+        return;
+    }
+    if (!box.storage.has_disk) {
+        say(answer, false, "there is no disk: a reboot forgets everything");
+        return;
+    }
+    resetting = true;
+    ending = RB_AUTOBOOT;
+    say(answer, true, "the box starts anew\n");
+}
+
+/* SSH is not started on a box that nobody could log in to; the first key does. */
+static void start_ssh(void)
+{
+    for (int i = 0; i < SERVICE_COUNT && box.has_host_key; i++)
+        if (SERVICES[i].condition == WHEN_AUTHORIZED)
+            supervisor_add(&services, &SERVICES[i]);
+}
+
+static void command_ssh_keys(const struct request *request, struct text *answer)
+{
+    static char bytes[BOOT_SITE_BYTES_MAX + 1];
+    struct text t = text_over(bytes, sizeof bytes);
+    const char(*word)[CONTROL_WORD_BYTES + 1] = request->word;
+    const char *wrong = "ssh-keys list | add ssh-ed25519 KEY NAME | delete NAME";
+    if (request->count == 2 && strcmp(word[1], "list") == 0)
+        wrong = ssh_keys_list(BOX_AUTHORIZED, &t);
+    else if (request->count == 5 && strcmp(word[1], "add") == 0)
+        wrong = ssh_keys_add(BOX_AUTHORIZED, word[2], word[3], word[4]);
+    else if (request->count == 3 && strcmp(word[1], "delete") == 0)
+        wrong = ssh_keys_delete(BOX_AUTHORIZED, word[2]);
+    if (wrong != NULL) {
+        say(answer, false, wrong);
+        return;
+    }
+    journal_printf(&box.journal, "init", "ssh-keys %s", word[1]);
+    start_ssh();
+    answer_write(answer, true, t.data, t.len, NULL, 0);
+}
+
 static const struct {
     const char *name;
     void (*run)(const struct request *request, struct text *answer);
@@ -95,6 +145,8 @@ static const struct {
     {"log", command_log, 1},
     {"poweroff", command_poweroff, 0},
     {"reboot", command_reboot, 0},
+    {"factory-reset", command_factory_reset, 1},
+    {"ssh-keys", command_ssh_keys, 4},
 };
 
 static void handle(void *context, const struct request *request, struct text *answer)
@@ -178,6 +230,9 @@ _Noreturn static void end_machine(int signal_fd)
     kill(-1, SIGTERM);
     usleep(END_SETTLE_MS * 1000);
     kill(-1, SIGKILL);
+    storage_close(&box.storage);
+    if (resetting && !storage_reset(&box.storage))
+        dprintf(STDOUT_FILENO, "init: factory-reset failed: %s\r\n", strerror(errno));
     sync();
     reboot(ending);
     panic("the kernel refused to end");

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define PROC_BYTES 8192  /* /proc/PID/status, /proc/meminfo: 1.5 KB; mounts of the box: 1 KB */
-#define TEXT_BYTES 4096  /* SERVICES_MAX rows and a heading */
+#define TEXT_BYTES 8192  /* SERVICES_MAX rows, a heading, and the notes about storage */
 #define DATA_BYTES 16384 /* the same as JSON, and the mounts */
 
 static size_t read_proc(const char *path, char *bytes, size_t cap)
@@ -112,7 +112,21 @@ static void add_options(struct text *data, const struct options *options)
     text_printf(data, "}");
 }
 
-void status_answer(struct text *answer, const struct supervisor *services, int64_t boot_ms)
+static void add_storage(struct text *text, struct text *data, const struct storage *storage)
+{
+    text_printf(text, "config: %s, models: %s\n", storage_place_name(storage->config),
+                storage_place_name(storage->models));
+    text_add(text, storage->notes.data, storage->notes.len);
+    text_printf(data, "\"storage\":{\"config\":\"%s\",\"models\":\"%s\",\"disk\":",
+                storage_place_name(storage->config), storage_place_name(storage->models));
+    text_json_string(data, storage->disk.name, strlen(storage->disk.name));
+    text_printf(data, ",\"notes\":");
+    text_json_string(data, storage->notes.data, storage->notes.len);
+    text_printf(data, "},");
+}
+
+void status_answer(struct text *answer, const struct supervisor *services,
+                   const struct storage *storage, int64_t boot_ms)
 {
     char text_bytes[TEXT_BYTES], data_bytes[DATA_BYTES], proc[PROC_BYTES];
     struct text text = text_over(text_bytes, sizeof text_bytes);
@@ -125,10 +139,11 @@ void status_answer(struct text *answer, const struct supervisor *services, int64
     text_printf(&text, "v4box %s, up %lld:%02d:%02d, memory %lld of %lld MiB available\n",
                 V4BOX_VERSION, (long long)(up_s / 3600), (int)(up_s / 60 % 60), (int)(up_s % 60),
                 (long long)(free_kib / 1024), (long long)(total_kib / 1024));
-    text_printf(&text, "%-12s %-9s %6s %9s %12s\n", "service", "state", "pid", "restarts",
-                "resident");
     text_printf(&data, "{\"version\":\"%s\",\"uptime_s\":%lld,\"boot_ms\":%lld,", V4BOX_VERSION,
                 (long long)up_s, (long long)boot_ms);
+    add_storage(&text, &data, storage);
+    text_printf(&text, "%-12s %-9s %6s %9s %12s\n", "service", "state", "pid", "restarts",
+                "resident");
     text_printf(&data, "\"memory\":{\"total_kib\":%lld,\"available_kib\":%lld},\"services\":[",
                 (long long)total_kib, (long long)free_kib);
     for (int i = 0; i < services->count; i++) {

@@ -5,11 +5,13 @@
 #ifndef V4BOX_INIT_STATUS_H
 #define V4BOX_INIT_STATUS_H
 
+#include "init/storage.h"
 #include "init/supervise.h"
 #include "init/text.h"
 
-/** Writes the whole answer line about the box and its services. */
-void status_answer(struct text *answer, const struct supervisor *services, int64_t boot_ms);
+/** Writes the whole answer line about the box, what it keeps, and its services. */
+void status_answer(struct text *answer, const struct supervisor *services,
+                   const struct storage *storage, int64_t boot_ms);
 
 /** Writes the whole answer line with the newest `count` lines of the journal. */
 void log_answer(struct text *answer, const struct journal *journal, size_t count);

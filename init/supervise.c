@@ -15,20 +15,22 @@
 #define READS_MAX    16 /* a chatty service must not keep init from the others */
 #define EXIT_NO_EXEC 127
 
+static struct child *take_over(struct supervisor *s, const struct service_spec *spec)
+{
+    struct child *c = &s->child[s->count++];
+    *c = (struct child){.spec = spec, .output_fd = -1, .last_status = -1};
+    service_init(&c->life, spec->policy);
+    return c;
+}
+
 void supervisor_init(struct supervisor *s, const struct service_spec *specs, int spec_count,
                      bool (*wanted)(enum service_condition), struct journal *journal,
                      const struct options *options)
 {
     *s = (struct supervisor){.journal = journal, .options = options, .serial_path = BOX_SERIAL};
-    for (int i = 0; i < spec_count && s->count < SERVICES_MAX; i++) {
-        if (!wanted(specs[i].condition))
-            continue;
-        struct child *c = &s->child[s->count++];
-        c->spec = &specs[i];
-        c->output_fd = -1;
-        c->last_status = -1;
-        service_init(&c->life, specs[i].policy);
-    }
+    for (int i = 0; i < spec_count && s->count < SERVICES_MAX; i++)
+        if (wanted(specs[i].condition))
+            take_over(s, &specs[i]);
 }
 
 /* ---- the child's side ----------------------------------------------------------------------- */
@@ -214,6 +216,17 @@ void supervisor_start(struct supervisor *s)
 {
     for (int i = 0; i < s->count; i++)
         apply(s, &s->child[i], SERVICE_START);
+}
+
+bool supervisor_add(struct supervisor *s, const struct service_spec *spec)
+{
+    for (int i = 0; i < s->count; i++)
+        if (s->child[i].spec == spec)
+            return true;
+    if (s->count == SERVICES_MAX)
+        return false;
+    apply(s, take_over(s, spec), SERVICE_START);
+    return true;
 }
 
 void supervisor_stop(struct supervisor *s)

@@ -64,6 +64,9 @@ void supervisor_init(struct supervisor *s, const struct service_spec *specs, int
 
 void supervisor_start(struct supervisor *s);
 
+/** Takes over one more spec and starts it, unless it is there already.  @err false: no room */
+bool supervisor_add(struct supervisor *s, const struct service_spec *spec);
+
 /** Asks every service to end; supervisor_idle tells when all have. */
 void supervisor_stop(struct supervisor *s);
 bool supervisor_idle(const struct supervisor *s);

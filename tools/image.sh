@@ -152,6 +152,7 @@ report() {
 }
 
 kernel=$("$ROOT/tools/deps/kernel.sh" "$CACHE")
+/usr/bin/python3 "$ROOT/tools/config_fs.py" "$OUT/config.fs"
 fill_stage
 inspect_stage
 pack_all

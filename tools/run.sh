@@ -16,7 +16,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 DIR=build/run SERIAL='' BARE=no APPEND='' OVERLAY='' PORT=8080 DISK='' DATA=''
-KERNEL=build/v4box-vmlinuz INITRD=build/v4box-initramfs.cpio.zst MODEL=rootfs/models/demo
+KERNEL=build/v4box-vmlinuz INITRD=build/v4box-initramfs.cpio.zst BASE=build/v4box-base.cpio.zst MODEL=rootfs/models/demo
 FIRMWARE=/usr/share/OVMF/OVMF_CODE_4M.fd FIRMWARE_VARIABLES=/usr/share/OVMF/OVMF_VARS_4M.fd
 MEMORY_MIB=1024     # the image unpacked is 60 MiB, the engine less than 200
 PROBE_SECONDS=10    # a kernel under working KVM panics for want of a root within 2
@@ -135,6 +135,7 @@ run() {
     local accel=(-accel "tcg,thread=multi" -cpu max) isa=baseline
     kvm_works && accel=(-accel kvm -cpu host) isa=auto
     local http ssh serial=(-serial mon:stdio) site=() boot=() drive=() initrd=$INITRD
+    [ -z "$DATA" ] || initrd=$BASE
     http=$(free_port 8080)
     ssh=$(free_port 2222)
     echo "http://127.0.0.1:$http" >"$DIR/url"
@@ -146,8 +147,8 @@ run() {
     if [ -n "$OVERLAY" ]; then
         # The kernel unpacks one archive after the other, the later one wins; it looks for a plain
         # archive at multiples of four bytes only.
+        cp "$initrd" "$DIR/initrd"
         initrd=$DIR/initrd
-        cp "$INITRD" "$initrd"
         truncate -s %4 "$initrd"
         cat "$OVERLAY" >>"$initrd"
     fi
@@ -162,7 +163,7 @@ run() {
             -drive "if=pflash,unit=1,format=raw,file=$DIR/firmware")
     fi
     [ -z "$DISK$DATA" ] || drive=(-drive "if=none,id=disk,format=raw,file=$DISK$DATA"
-        -device virtio-blk-pci,drive=disk,bootindex=0)
+        -device "virtio-blk-pci,drive=disk${DISK:+,bootindex=0}")
     # restrict=on: the guest reaches nobody; the two forwards listen on loopback only.
     qemu-system-x86_64 -machine q35 "${accel[@]}" -smp 2 -m $MEMORY_MIB -display none -no-reboot \
         -pidfile "$DIR/qemu.pid" "${serial[@]}" "${site[@]}" \

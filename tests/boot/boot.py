@@ -30,6 +30,7 @@ MOUNTS = {
     "/dev/pts": ("devpts", {"nosuid", "noexec"}),
     "/run": ("tmpfs", {"nosuid", "nodev", "noexec"}),
     "/tmp": ("tmpfs", {"nosuid", "nodev", "noexec"}),
+    "/config": ("tmpfs", {"nosuid", "nodev", "noexec"}),
 }
 
 # Service: uid.  All of them without new privileges.

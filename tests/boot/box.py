@@ -118,10 +118,24 @@ class Box:
         except ProcessLookupError:
             pass
         self.process.wait()
+        self._wait_killed()
         self.log.close()
         if hasattr(self, "serial"):
             with open(os.path.join(self.dir, "serial.log"), "w") as f:
                 f.write(self.serial.text)
+
+    def _wait_killed(self):
+        """A killed QEMU gives back gigabytes before it is gone; the next one must not meet it."""
+        end = time.monotonic() + END_S
+        try:
+            pid = self.read("qemu.pid")
+            while time.monotonic() < end:
+                with open("/proc/%s/comm" % pid) as f:
+                    if not f.read().startswith("qemu-system"):
+                        return
+                time.sleep(0.05)
+        except OSError:
+            pass  # no such process any more
 
     def read(self, name):
         with open(os.path.join(self.dir, name)) as f:

@@ -47,6 +47,28 @@ check_again() {
     result $? "so does one of the disk"
 }
 
+check_template() {
+    local image=$dir/config
+    sleep 1 # a clock that got in would show
+    /usr/bin/python3 tools/config_fs.py "$dir/config.fs" && cmp "$dir/config.fs" build/config.fs &&
+        cmp build/config.fs build/image/root/etc/config.fs
+    result $? "the template of the config partition is made again the same"
+    # Unpacked by a reader of its own, from the format in init/format.h.
+    /usr/bin/python3 -c '
+import struct, sys
+data = open(sys.argv[1], "rb").read()
+blocks, records = struct.unpack("<II", data[8:16])
+with open(sys.argv[2], "wb") as f:
+    f.truncate(blocks * 4096)
+    for i in range(records):
+        at = 16 + i * 4100
+        f.seek(struct.unpack("<I", data[at:at + 4])[0] * 4096)
+        f.write(data[at + 4:at + 4100])' build/config.fs "$image"
+    [ "$(stat -c %s "$image")" -eq $(($(awk '$1 == "config" { print $2 }' config/disk.txt) * MIB)) ] &&
+        e2fsck -fn "$image" >"$dir/fsck" 2>&1
+    result $? "it is a sound file system of the partition's size" "$(cat "$dir/fsck")"
+}
+
 check_uki() {
     local size section file
     size=$(stat -c %s build/v4box.efi)
@@ -106,8 +128,9 @@ check_refused() {
     result $? "refused: an EFI program above 16 MB" "$out"
 }
 
-echo 1..17
+echo 1..19
 check_again
+check_template
 check_uki
 check_partitions
 check_refused
