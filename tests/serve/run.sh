@@ -17,8 +17,8 @@ if [ -n "$SOAK" ]; then
     build/schedules $DEMO official $seed "$SOAK" || status=1
     exit $status
 fi
-build/schedules $NANO official 1 150 || status=1
+build/schedules $NANO official 1 90 || status=1
 build/schedules $NANO exact 2 60 || status=1
 build/schedules $DEMO official 3 60 || status=1
-build/host/schedules $NANO official 4 40 || status=1 # with sanitizers
+build/host/schedules $NANO official 4 12 || status=1 # with sanitizers
 exit $status

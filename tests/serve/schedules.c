@@ -28,10 +28,11 @@ static void spied_draft(struct model *model, const struct draft_segment *segment
 #define ANSWER_MAX   24
 #define SESSIONS     3
 #define IN_FLIGHT    5 /* more than sessions: some wait */
-#define TAILS        8 /* of the prefix cache */
+#define TAILS        4 /* of the prefix cache */
 #define RESTART      75
 #define NAMES        3 /* 0 is nobody's */
 #define COUNT_MAX    100000
+#define BUSY_MIN     60 /* fewer requests may miss some kind of event */
 #define WRONG_BYTES  (ERROR_TEXT_BYTES + 128)
 #define ENGINE_QUEUE 8
 
@@ -406,7 +407,7 @@ static void live(int32_t from, int32_t to)
         int32_t running = in_flight(checked);
         if (test.n_jobs < to && running < IN_FLIGHT && roll(running + 1 > 3 ? 8 : 2) == 0)
             submit_one();
-        if (test.n_jobs > from && roll(60) == 0) {
+        if (test.n_jobs > from && roll(25) == 0) {
             struct job *job = &test.jobs[test.n_jobs - 1 - (int32_t)roll(3) % (test.n_jobs - from)];
             engine_cancel(test.engine, job->number);
             test.cancelled += !job->over;
@@ -457,14 +458,15 @@ int main(int argc, char **argv)
     bool equal = test.wrong[0] == '\0';
     bool busy = test.cached > 0 && test.evicted > 0 && test.cancelled > 0 && test.drafts > 0 &&
                 test.drafts_right > 0 && test.drafts_right < test.drafts;
+    bool long_enough = count >= BUSY_MIN;
     report(1, equal, "every schedule gives the bits of a cold timeline alone");
-    report(2, busy,
-           "prefixes were reused and evicted, requests cancelled, guesses right and wrong");
-    printf("1..2\n");
+    if (long_enough)
+        report(2, busy, "prefixes reused and evicted, requests cancelled, guesses right and wrong");
+    printf("1..%d\n", long_enough ? 2 : 1);
     sequence_destroy(test.cold);
     model_close(test.cold_model);
     sampler_clear(&test.sampler);
     free(test.jobs);
     free(test.rows);
-    return !(equal && busy);
+    return !(equal && (busy || !long_enough));
 }

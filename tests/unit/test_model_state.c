@@ -1,0 +1,179 @@
+/*
+ * Moving in a timeline, over the embedded model: taking tokens back, keeping a prefix and leaving
+ * out draft rows change no bit of what follows.
+ */
+#include "engine/model/network.h"
+#include "engine/model/snapshot.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MODEL_DIR "rootfs/models/demo"
+#define TOKENS    300
+#define VOCAB     4096
+#define ROW_BYTES (VOCAB * sizeof(float))
+
+static struct {
+    struct model *model;
+    struct sequence *s;
+    int32_t ids[TOKENS];
+    float *cold;  /* owns; [TOKENS, VOCAB] fed in whole steps */
+    float *draft; /* owns; [TOKENS, VOCAB] */
+    float *got;   /* owns; [TOKENS, VOCAB] */
+} test;
+
+static void feed(struct sequence *s, int32_t n, float *logits)
+{
+    struct segment segment = {s, test.ids + sequence_length(s), n, NULL, logits};
+    model_step(test.model, &segment, 1);
+}
+
+/* The draft rows that the tokens known so far allow. */
+static void feed_draft(struct sequence *s, float *logits)
+{
+    int32_t from = sequence_draft_length(s), n = sequence_length(s) - from;
+    n = sequence_length(s) == TOKENS ? n - 1 : n;
+    struct draft_segment segment = {s, test.ids + from + 1, n, NULL, logits};
+    model_draft(test.model, &segment, 1);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    struct model_options options = {.numerics = NUMERICS_OFFICIAL, .threads = 2};
+    struct error err;
+    if (model_open(MODEL_DIR, &options, &test.model, &err) != OK ||
+        sequence_create(test.model, TOKENS, &test.s, &err) != OK) {
+        print_error("%s\n", err.text);
+        return -1;
+    }
+    test.cold = calloc(TOKENS, ROW_BYTES);
+    test.draft = calloc(TOKENS, ROW_BYTES);
+    test.got = calloc(TOKENS, ROW_BYTES);
+    uint32_t seed = 9;
+    for (int32_t i = 0; i < TOKENS; i++) {
+        seed = seed * 1664525 + 1013904223;
+        test.ids[i] = (int32_t)(seed >> 8) % VOCAB;
+    }
+    feed(test.s, STEP_TOKENS_MAX, test.cold);
+    feed_draft(test.s, test.draft);
+    feed(test.s, TOKENS - STEP_TOKENS_MAX, test.cold + (int64_t)STEP_TOKENS_MAX * VOCAB);
+    feed_draft(test.s, test.draft + (int64_t)STEP_TOKENS_MAX * VOCAB);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    free(test.cold);
+    free(test.draft);
+    free(test.got);
+    sequence_destroy(test.s);
+    model_close(test.model);
+    return 0;
+}
+
+/* Feeds n other tokens. */
+static void feed_wrong(struct sequence *s, int32_t n)
+{
+    int32_t ids[SLIDING_WINDOW];
+    for (int32_t i = 0; i < n; i++)
+        ids[i] = (test.ids[i] + 1) % VOCAB;
+    struct segment segment = {s, ids, n, NULL, NULL};
+    model_step(test.model, &segment, 1);
+}
+
+/* At every residue of both ratios' edges: some wrong tokens are fed and taken back, then the right
+ * ones follow. */
+static void test_rewind(void **state)
+{
+    (void)state;
+    static const int32_t WRONG[] = {1, 2, 3, 4, 5, 9, SLIDING_WINDOW};
+    sequence_reset(test.s);
+    feed(test.s, 122, test.got);
+    for (int32_t at = 122; at < 136; at++) {
+        feed_wrong(test.s, WRONG[at % 7]);
+        sequence_rewind(test.s, at);
+        assert_int_equal(sequence_length(test.s), at);
+        feed(test.s, 1, test.got);
+        assert_memory_equal(test.got, test.cold + (int64_t)at * VOCAB, ROW_BYTES);
+    }
+    feed_wrong(test.s, 120); /* over 256 */
+    sequence_rewind(test.s, 137);
+    sequence_rewind(test.s, 136);
+    feed(test.s, TOKENS - 136, test.got);
+    assert_memory_equal(test.got, test.cold + (int64_t)136 * VOCAB, (TOKENS - 136) * ROW_BYTES);
+    /* Control: a token that stays is seen. */
+    sequence_rewind(test.s, 290);
+    feed_wrong(test.s, 1);
+    feed(test.s, 1, test.got);
+    assert_memory_not_equal(test.got, test.cold + (int64_t)291 * VOCAB, ROW_BYTES);
+}
+
+/* Prefixes of 128 and 256 tokens, kept at once and at the last moment, continued in a timeline that
+ * held something else. */
+static void test_snapshots(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t length, kept_at, slot;
+    } CASES[] = {{128, 128, 0}, {128, 299, 1}, {256, 256, 0}, {256, 299, 1}};
+    struct snapshots *p = NULL;
+    struct error err;
+    assert_int_equal(snapshots_create(test.model, 3, 2, &p, &err), OK);
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        int32_t n = CASES[i].length, blocks = n / SNAPSHOT_TOKENS;
+        sequence_reset(test.s);
+        for (int32_t at = 0; at < CASES[i].kept_at; at = sequence_length(test.s))
+            feed(test.s, CASES[i].kept_at - at > 171 ? 128 : CASES[i].kept_at - at, NULL);
+        for (int32_t b = 0; b < blocks; b++)
+            snapshot_save_block(p, 2 - b, test.s, b);
+        snapshot_save_tail(p, CASES[i].slot, test.s, n);
+        sequence_reset(test.s);
+        feed_wrong(test.s, 100);
+        sequence_reset(test.s);
+        for (int32_t b = 0; b < blocks; b++)
+            snapshot_load_block(p, 2 - b, test.s, b);
+        snapshot_load_tail(p, CASES[i].slot, test.s, n);
+        assert_int_equal(sequence_length(test.s), n);
+        feed(test.s, 1, test.got);
+        feed(test.s, TOKENS - n - 1, test.got + VOCAB);
+        assert_memory_equal(test.got, test.cold + (int64_t)n * VOCAB,
+                            (size_t)(TOKENS - n) * ROW_BYTES);
+    }
+    snapshots_destroy(p);
+    snapshots_destroy(NULL);
+}
+
+/* Left-out draft rows are not missed behind a window, and are in front of it. */
+static void test_draft_skip(void **state)
+{
+    (void)state;
+    int32_t from = TOKENS - 150, seen = from + SLIDING_WINDOW - 1;
+    sequence_reset(test.s);
+    feed(test.s, STEP_TOKENS_MAX, NULL);
+    feed(test.s, TOKENS - STEP_TOKENS_MAX, NULL);
+    sequence_draft_skip(test.s, from);
+    assert_int_equal(sequence_draft_length(test.s), from);
+    feed_draft(test.s, test.got);
+    assert_memory_equal(test.got + (int64_t)(seen - from) * VOCAB,
+                        test.draft + (int64_t)seen * VOCAB,
+                        (size_t)(TOKENS - 1 - seen) * ROW_BYTES);
+    assert_memory_not_equal(test.got + (int64_t)(seen - 1 - from) * VOCAB,
+                            test.draft + (int64_t)(seen - 1) * VOCAB, ROW_BYTES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rewind),
+        cmocka_unit_test(test_snapshots),
+        cmocka_unit_test(test_draft_skip),
+    };
+    return cmocka_run_group_tests_name("moving in a timeline", tests, setup, teardown);
+}
