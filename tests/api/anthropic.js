@@ -109,6 +109,20 @@ export function anthropic(target) {
     assert.equal(message.role, "assistant");
   });
 
+  test("anthropic: keys come in either header, and Authorization goes first", async () => {
+    const bearer = { authorization: "Bearer " + target.key }, x = { "x-api-key": target.key };
+    const rows = [["messages", bearer, 200], ["messages", x, 200], ["messages?beta=true", x, 200],
+      ["messages", { ...x, authorization: "Bearer wrong" }, 401], ["messages", { ...bearer, "x-api-key": "wrong" }, 200],
+      ["messages", {}, 401], ["messages/count_tokens", x, 200], ["chat/completions", x, 401]];
+    for (const [where, headers, status] of rows) {
+      const response = await fetch(`${target.url}/v1/${where}`, { method: "POST",
+        body: JSON.stringify(ask("Hi", { max_tokens: 1 })), headers: { ...headers, "content-type": "application/json" } });
+      assert.equal(response.status, status, where + Object.keys(headers));
+      assert.equal(response.headers.get("request-id"), response.headers.get("x-request-id"));
+      await response.text();
+    }
+  });
+
   test("anthropic: errors have its form, on streams too", async () => {
     const cases = [
       [{ ...ask("x"), max_tokens: undefined }, 400, "invalid_request_error", "max_tokens"],

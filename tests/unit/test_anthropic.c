@@ -319,6 +319,11 @@ static void endings(void **state)
                                text_of(json_object_array_get_idx(content, k), "type"));
                 assert_string_equal(buf_cstr(&kinds), ROWS[i].kinds);
                 assert_string_equal(text_of(t.message, "stop_reason"), ROWS[i].stop_reason);
+                struct json_object *usage = json_member(t.message, "usage", NULL);
+                assert_string_equal(text_of(usage, "input_tokens"), "2"); /* 5, of which 3 reused */
+                assert_string_equal(text_of(usage, "cache_read_input_tokens"), "3");
+                assert_in_range(json_object_get_int(json_member(usage, "output_tokens", NULL)), 1,
+                                script.n);
                 bool string = strcmp(ROWS[i].stop_reason, "stop_sequence") == 0;
                 if (string)
                     assert_string_equal(text_of(t.message, "stop_sequence"), ROWS[i].stop);
