@@ -19,7 +19,6 @@ const PROGRAM = path.resolve("tests/harness/node_modules/opencode-linux-x64-base
 const CONTEXT = 32768; // its prompt alone is 9,000 tokens of the demo model, 11,600 with all its tools
 const RUN_MS_MAX = 240_000; // a bound, never a measure
 const REQUESTS_MAX = 20; // of one run; a harness that repeats itself makes hundreds
-const FINISHES = ["stop", "length", "tool_calls"];
 const TASK = "write a tic-tac-toe game in C";
 const NEXT = "to a file";
 
@@ -48,24 +47,36 @@ const proxy = http.createServer((request, response) => {
 await new Promise((resolve) => proxy.listen(0, "127.0.0.1", resolve));
 after(() => proxy.close());
 
-const home = path.join(server.dir, "home");
-const work = path.join(home, "work");
-fs.mkdirSync(work, { recursive: true });
-fs.writeFileSync(path.join(work, "opencode.json"), JSON.stringify({
-  autoupdate: false, share: "disabled", model: "box/" + MODEL,
-  permission: { bash: "deny", webfetch: "deny" }, // nothing that a model of this size makes up is run
-  agent: { build: { temperature: 0 } },
-  provider: { box: { npm: "@ai-sdk/openai-compatible", name: "box",
-    options: { baseURL: `http://127.0.0.1:${proxy.address().port}/v1`, apiKey: server.key },
-    models: { [MODEL]: { name: MODEL, temperature: true, limit: { context: CONTEXT, output: 4096 },
-      interleaved: { field: "reasoning_content" } } } } },
-}));
-const OFF = ["AUTOUPDATE", "MODELS_FETCH", "SHARE", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "CLAUDE_CODE"];
-const env = { PATH: process.env.PATH, HOME: home,
-  ...Object.fromEntries(OFF.map((name) => ["OPENCODE_DISABLE_" + name, "1"])) };
+/** The two APIs: the provider of opencode, and how a client reads an answer. */
+const FORMS = {
+  "chat completions": { npm: "@ai-sdk/openai-compatible", path: "/v1/chat/completions",
+    finishes: ["stop", "length", "tool_calls"], read: readChunks },
+  "messages": { npm: "@ai-sdk/anthropic", path: "/v1/messages",
+    finishes: ["end_turn", "max_tokens", "tool_use"], read: readEvents },
+};
 
-function opencode(...args) {
-  const child = spawn(PROGRAM, ["run", ...args], { cwd: work, env, stdio: ["ignore", "pipe", "pipe"] });
+/** A folder to work in, with a configuration for one API. */
+function place(name, { npm }) {
+  const work = path.join(server.dir, "home", name.replace(" ", "-"));
+  fs.mkdirSync(work, { recursive: true });
+  fs.writeFileSync(path.join(work, "opencode.json"), JSON.stringify({
+    autoupdate: false, share: "disabled", model: "box/" + MODEL,
+    permission: { bash: "deny", webfetch: "deny" }, // nothing that a model of this size makes up is run
+    agent: { build: { temperature: 0 } },
+    provider: { box: { npm, name: "box",
+      options: { baseURL: `http://127.0.0.1:${proxy.address().port}/v1`, apiKey: server.key },
+      models: { [MODEL]: { name: MODEL, temperature: true, limit: { context: CONTEXT, output: 4096 },
+        interleaved: { field: "reasoning_content" } } } } },
+  }));
+  return work;
+}
+
+const OFF = ["AUTOUPDATE", "MODELS_FETCH", "SHARE", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "CLAUDE_CODE"];
+const env = (work) => ({ PATH: process.env.PATH, HOME: work + ".home",
+  ...Object.fromEntries(OFF.map((name) => ["OPENCODE_DISABLE_" + name, "1"])) });
+
+function opencode(work, ...args) {
+  const child = spawn(PROGRAM, ["run", ...args], { cwd: work, env: env(work), stdio: ["ignore", "pipe", "pipe"] });
   const run = { child, out: "" };
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (run.out += text));
   const timer = setTimeout(() => child.kill("SIGKILL"), RUN_MS_MAX);
@@ -76,30 +87,43 @@ function opencode(...args) {
   return run;
 }
 
+const data = (text) => text.split("\n\n").map((event) => /^data: (\{.*)$/m.exec(event)?.[1])
+  .filter((json) => json).map((json) => JSON.parse(json));
+
 /** A request and its answer as a client reads them. */
-function read({ body, status, text }) {
-  const request = JSON.parse(body);
-  const chunks = text.split("\n\n").filter((event) => event.startsWith("data: {"))
-    .map((event) => JSON.parse(event.slice(6)));
+function readChunks({ body, status, text }) {
+  const chunks = data(text);
   const choices = chunks.flatMap((chunk) => chunk.choices);
-  return { request, status, done: text.endsWith("data: [DONE]\n\n"),
+  const usage = chunks.findLast((chunk) => chunk.usage)?.usage;
+  return { request: JSON.parse(body), status, done: text.endsWith("data: [DONE]\n\n"),
     content: choices.map((choice) => choice.delta.content ?? "").join(""),
     calls: choices.flatMap((choice) => choice.delta.tool_calls ?? [])
       .filter((call) => call.id).map((call) => call.function.name),
-    finish: choices.at(-1)?.finish_reason, usage: chunks.findLast((chunk) => chunk.usage)?.usage };
+    finish: choices.at(-1)?.finish_reason,
+    rendered: usage?.prompt_tokens, reused: usage?.prompt_tokens_details.cached_tokens };
+}
+
+function readEvents({ body, status, text }) {
+  const events = data(text);
+  const end = events.find(({ type }) => type === "message_delta");
+  const { input_tokens: fresh, cache_read_input_tokens: reused } = end?.usage ?? {};
+  return { request: JSON.parse(body), status, done: events.at(-1)?.type === "message_stop",
+    content: events.map(({ delta }) => delta?.text ?? "").join(""),
+    calls: events.filter((event) => event.content_block?.type === "tool_use").map((event) => event.content_block.name),
+    finish: end?.delta.stop_reason, rendered: fresh + reused, reused };
 }
 
 /** One run to its end; the requests with tools are the turns, the others titles and summaries. */
-async function turn(...args) {
+async function turn(form, work, ...args) {
   const from = seen.length;
-  const run = opencode(...args);
+  const run = opencode(work, ...args);
   assert.deepEqual(await run.ended, { code: 0, signal: null }, run.out);
-  assert.ok(seen.slice(from).every(({ path: where }) => where === "/v1/chat/completions"));
-  const requests = seen.slice(from).map(read);
+  assert.ok(seen.slice(from).every(({ path: where }) => where === form.path));
+  const requests = seen.slice(from).map(form.read);
   assert.ok(requests.length <= REQUESTS_MAX, `${requests.length} requests`);
   for (const { status, done, finish } of requests) {
     assert.equal(status, 200);
-    assert.ok(done && FINISHES.includes(finish), finish);
+    assert.ok(done && form.finishes.includes(finish), finish);
   }
   return requests.filter(({ request }) => request.tools?.length > 0);
 }
@@ -112,7 +136,7 @@ async function receipt(request) {
 }
 
 test("killing it ends the generation", async () => {
-  const run = opencode(TASK);
+  const run = opencode(place("killed", FORMS["chat completions"]), TASK);
   await until(server, ({ running }) => running > 0);
   while (!seen.some(({ body }) => body.includes('"tools"'))) await wait(50);
   await until(server, ({ running }) => running > 0);
@@ -123,28 +147,31 @@ test("killing it ends the generation", async () => {
   assert.ok(!seen.find(({ body }) => body.includes('"tools"')).text.includes("[DONE]"));
 });
 
-test(`"${TASK}", then "${NEXT}"`, async (t) => {
-  const first = await turn(TASK);
-  const second = await turn("-c", NEXT);
-  const [game, file] = [first.at(-1), second[0]];
-  for (const { content, calls, finish } of [...first, ...second])
-    t.diagnostic(`the model: ${JSON.stringify(content.slice(0, 200))} calls=[${calls}] finish=${finish}`);
-  t.diagnostic(`files: ${fs.readdirSync(work).filter((name) => name !== "opencode.json").join(" ") || "none"}`);
+for (const [name, form] of Object.entries(FORMS))
+  test(`${name}: "${TASK}", then "${NEXT}"`, async (t) => {
+    const work = place(name, form);
+    const first = await turn(form, work, TASK);
+    const second = await turn(form, work, "-c", NEXT);
+    const [game, file] = [first.at(-1), second[0]];
+    for (const { content, calls, finish } of [...first, ...second])
+      t.diagnostic(`the model: ${JSON.stringify(content.slice(0, 200))} calls=[${calls}] finish=${finish}`);
+    t.diagnostic(`files: ${fs.readdirSync(work).filter((file) => file !== "opencode.json").join(" ") || "none"}`);
 
-  // the history is whole: what was asked, what was answered, what is asked now
-  const sent = JSON.stringify(file.request.messages);
-  assert.ok(sent.includes(TASK) && sent.includes(NEXT));
-  const said = file.request.messages.filter(({ role }) => role === "assistant");
-  assert.equal(said.length, first.length);
-  assert.equal(said.at(-1).content.trim(), game.content.trim());
-  const proof = await receipt(file.request);
-  assert.equal(proof.rendered_tokens, file.usage.prompt_tokens);
-  assert.equal(proof.messages.reduce((n, { count }) => n + count, 0), file.request.messages.length);
-  assert.ok(proof.messages.every(({ tokens }) => tokens > 0));
-  assert.deepEqual(proof.messages.filter(({ role }) => role === "assistant").map(({ source }) => source),
-    said.map(() => "replayed"));
-
-  const { prompt_tokens: rendered, prompt_tokens_details: { cached_tokens: reused } } = file.usage;
-  t.diagnostic(`second turn: ${reused} of ${rendered} tokens reused (${(100 * reused / rendered).toFixed(1)} %)`);
-  assert.ok(reused >= 0.95 * rendered);
-});
+    // the history is whole: what was asked, what was answered, what is asked now
+    const { messages } = file.request;
+    const said = messages.filter(({ role }) => role === "assistant");
+    for (const text of [TASK, NEXT]) assert.ok(JSON.stringify(messages).includes(text));
+    assert.equal(said.length, first.length);
+    assert.ok(JSON.stringify(said.at(-1)).includes(JSON.stringify(game.content.trim()).slice(1, -1)));
+    if (form.npm === "@ai-sdk/openai-compatible") {
+      const proof = await receipt(file.request);
+      assert.equal(proof.rendered_tokens, file.rendered);
+      assert.equal(proof.messages.reduce((n, { count }) => n + count, 0), messages.length);
+      assert.ok(proof.messages.every(({ tokens }) => tokens > 0));
+      assert.deepEqual(proof.messages.filter(({ role }) => role === "assistant").map(({ source }) => source),
+        said.map(() => "replayed"));
+    }
+    const { rendered, reused } = file;
+    t.diagnostic(`second turn: ${reused} of ${rendered} tokens reused (${(100 * reused / rendered).toFixed(1)} %)`);
+    assert.ok(reused >= 0.95 * rendered);
+  });
