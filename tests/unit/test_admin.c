@@ -33,6 +33,11 @@ void engine_stats_get(struct engine *engine, struct engine_stats *out)
                                  .reused_tokens = 7,
                                  .answer_tokens = 5,
                                  .steps = 3,
+                                 .prefix_blocks = 21,
+                                 .prefix_tails = 4,
+                                 .prefix_evicted = 6,
+                                 .drafts = 9,
+                                 .drafts_right = 8,
                                  .running = 2,
                                  .waiting = 1};
 }
@@ -131,6 +136,11 @@ static void test_status(void **state)
                    {"reused_tokens", 7},
                    {"answer_tokens", 5},
                    {"steps", 3},
+                   {"prefix_blocks", 21},
+                   {"prefix_tails", 4},
+                   {"prefix_evicted", 6},
+                   {"drafts", 9},
+                   {"drafts_right", 8},
                    {"requests", 12345678901},
                    {"uptime_seconds", 3661},
                    {"turns_kept", 0},
