@@ -34,8 +34,7 @@ struct completion {
     int32_t think_close;
 };
 
-/* ---- steps: one piece of news each
- * ---------------------------------------------------------------- */
+/* ---- steps: one piece of news each ---------------------------------------------------------- */
 
 /* Takes the calls that have become complete. */
 static void take_calls(struct completion *c)
