@@ -42,8 +42,7 @@ struct box {
     struct admin_scope scope; /* borrows all of the above */
 };
 
-/* ---- flags
- * ------------------------------------------------------------------------------------------ */
+/* ---- flags ---------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -109,8 +108,7 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
     return OK;
 }
 
-/* ---- opening and closing
- * ---------------------------------------------------------------------------- */
+/* ---- opening and closing -------------------------------------------------------------------- */
 
 static enum status open_engine(struct box *box, const struct flags *flags, struct error *err)
 {
@@ -206,8 +204,7 @@ static void close_box(struct box *box)
     tokenizer_close(box->tokenizer);
 }
 
-/* ---- the command
- * ------------------------------------------------------------------------------------ */
+/* ---- the command ---------------------------------------------------------------------------- */
 
 /* Before any thread starts, so that all of them leave these signals to sigwait. */
 static void prepare_process(sigset_t *stop_signals)

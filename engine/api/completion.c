@@ -187,8 +187,7 @@ static bool step(struct completion *c, struct MHD_Connection *connection)
     return true;
 }
 
-/* ---- the two ways to read
- * ------------------------------------------------------------------------- */
+/* ---- the two ways to read ------------------------------------------------------------------- */
 
 static size_t take_out(struct completion *c, char *out, size_t n_max)
 {
@@ -243,8 +242,7 @@ struct buf completion_take(struct completion *c)
     return whole;
 }
 
-/* ---- life
- * ------------------------------------------------------------------------------------------ */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 struct stream *completion_stream(struct completion *c)
 {

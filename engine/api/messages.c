@@ -43,8 +43,7 @@ static void put_same(struct json_object *object, const char *key, struct json_ob
     put(object, key, json_object_get(value));
 }
 
-/* ---- content
- * ------------------------------------------------------------------------------------- */
+/* ---- content -------------------------------------------------------------------------------- */
 
 static bool add_part(const struct job *job, size_t part_idx, struct json_object *part,
                      struct buf *out)
@@ -99,8 +98,7 @@ static bool copy_content(const struct job *job, bool optional)
     return true;
 }
 
-/* ---- assistant
- * ------------------------------------------------------------------------------------- */
+/* ---- assistant ------------------------------------------------------------------------------ */
 
 static bool copy_reasoning(const struct job *job)
 {
@@ -184,8 +182,7 @@ static bool copy_calls(const struct job *job)
     return true;
 }
 
-/* ---- roles
- * ------------------------------------------------------------------------------------------ */
+/* ---- roles ---------------------------------------------------------------------------------- */
 
 static bool copy_plain(const struct job *job)
 {

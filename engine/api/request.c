@@ -263,8 +263,7 @@ static bool take_stream_options(const struct field *f, struct json_object *value
     return true;
 }
 
-/* ---- thinking: the later row of the table below decides
- * ------------------------------------------ */
+/* ---- thinking: the later row of the table below decides ------------------------------------- */
 
 static bool take_template_kwargs(const struct field *f, struct json_object *value,
                                  struct request *out, struct api_error *err)
@@ -326,8 +325,7 @@ static bool take_thinking(const struct field *f, struct json_object *value, stru
     return api_fail(err, API_VALUE, "%s.type", f->name);
 }
 
-/* ---- the table
- * ----------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------ */
 
 #define AT(member) offsetof(struct request, member)
 

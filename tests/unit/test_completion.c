@@ -47,8 +47,7 @@ static int close_text(void **state)
     return 0;
 }
 
-/* ---- one answer, read to its end
- * ------------------------------------------------------------------ */
+/* ---- one answer, read to its end ------------------------------------------------------------ */
 
 struct told {
     struct buf content, reasoning;
@@ -216,8 +215,7 @@ static void assert_text(const struct buf *got, const char *want)
         assert_memory_equal(got->data, want, got->len);
 }
 
-/* ---- tests
- * ------------------------------------------------------------------------------------------ */
+/* ---- tests ---------------------------------------------------------------------------------- */
 
 static void answer_in_both_forms(void **state)
 {

@@ -51,8 +51,7 @@ static void fake_script(struct fake_request *r)
     fake_end(r, atomic_load(&r->cancelled) ? END_CANCELLED : END_STOP);
 }
 
-/* ---- server
- * ------------------------------------------------------------------------------------------ */
+/* ---- server --------------------------------------------------------------------------------- */
 
 static int start_server(void **state)
 {
@@ -102,8 +101,7 @@ static int close_all(void **state)
     return 0;
 }
 
-/* ---- client
- * ------------------------------------------------------------------------------------------ */
+/* ---- client --------------------------------------------------------------------------------- */
 
 static int dial(void)
 {
@@ -184,8 +182,7 @@ static void assert_serves(void)
     buf_free(&got);
 }
 
-/* ---- heads
- * ------------------------------------------------------------------------------------------- */
+/* ---- heads ---------------------------------------------------------------------------------- */
 
 #define HOST "Host: 127.0.0.1\r\n"
 #define JSON "Content-Type: application/json\r\n"
@@ -405,8 +402,7 @@ static void chunked_too_large(void **state)
     assert_serves();
 }
 
-/* ---- waiting and leaving
- * ------------------------------------------------------------------------------ */
+/* ---- waiting and leaving -------------------------------------------------------------------- */
 
 static void signs_of_life(void **state)
 {

@@ -137,8 +137,7 @@ static void faulty_fields(void **state)
     }
 }
 
-/* ---- faulty messages
- * ------------------------------------------------------------------------------ */
+/* ---- faulty messages ------------------------------------------------------------------------ */
 
 static const struct {
     const char *messages;
@@ -224,8 +223,7 @@ static void faulty_messages(void **state)
     }
 }
 
-/* ---- whole bodies
- * ----------------------------------------------------------------------------------- */
+/* ---- whole bodies --------------------------------------------------------------------------- */
 
 static void faulty_bodies(void **state)
 {
@@ -421,8 +419,7 @@ static void messages_are_rebuilt(void **state)
     request_clear(&r);
 }
 
-/* ---- fuzz
- * ------------------------------------------------------------------------------------------- */
+/* ---- fuzz ----------------------------------------------------------------------------------- */
 
 static const char *const CORPUS[] = {"title", "history", "plain", "tools"};
 #define N_CORPUS (sizeof CORPUS / sizeof CORPUS[0])
