@@ -98,9 +98,10 @@
 #define TURNS_KEY_BYTES_MAX (8 << 20)
 /* Bytes of a stream that are made ahead of what the socket takes. */
 #define STREAM_AHEAD_BYTES 4096
-/* Tokens of a timeline unless --context says otherwise: the embedded model's needles go to 16k, and
- * the answer needs room too. */
-#define CONTEXT_DEFAULT 20480
+/* Tokens of a timeline unless --context says otherwise: the embedded model finds needles in 32,768
+ * tokens, and an answer of the usual limit (4,096) fits behind them.  Memory is touched as it
+ * fills: about 2 KiB a token on that model. */
+#define CONTEXT_DEFAULT 36864
 /* Timelines unless --sessions says otherwise: a harness opens two at once (title and turn), and one
  * more client should not evict them. */
 #define SESSIONS_DEFAULT 4
