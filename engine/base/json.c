@@ -7,6 +7,7 @@
 #include "engine/base/json.h"
 
 #include "engine/base/file.h"
+#include "engine/base/utf8.h"
 #include "kernels/check.h"
 
 #include <errno.h>
@@ -44,35 +45,6 @@ static bool fail(struct parser *p, const char *fault)
 }
 
 /* ---- strings -------------------------------------------------------------------------------- */
-
-/* Length of the well-formed UTF-8 sequence at `s`, or 0 (Unicode 15, table 3-7). */
-static size_t utf8_sequence(const unsigned char *s, size_t left)
-{
-    unsigned char low = 0x80, high = 0xBF;
-    size_t n;
-    if (s[0] < 0x80)
-        return 1;
-    if (s[0] < 0xC2 || s[0] > 0xF4)
-        return 0;
-    n = s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
-    if (n > left)
-        return 0;
-    if (s[0] == 0xE0)
-        low = 0xA0; /* no overlong forms */
-    else if (s[0] == 0xED)
-        high = 0x9F; /* no surrogates */
-    else if (s[0] == 0xF0)
-        low = 0x90;
-    else if (s[0] == 0xF4)
-        high = 0x8F; /* not beyond U+10FFFF */
-    if (s[1] < low || s[1] > high)
-        return 0;
-    for (size_t i = 2; i < n; i++) {
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-    }
-    return n;
-}
 
 static void add_code_point(struct buf *out, uint32_t c)
 {
@@ -156,10 +128,14 @@ static bool parse_string(struct parser *p, struct buf *out)
             c = (unsigned char)p->text[p->at];
             if (c == '"' || c == '\\' || c < 0x20)
                 break;
-            size_t n = utf8_sequence((const unsigned char *)p->text + p->at, p->len - p->at);
-            if (n == 0)
+            if (c < 0x80) {
+                p->at++;
+                continue;
+            }
+            struct utf8_char wide = utf8_decode((const uint8_t *)p->text + p->at, p->len - p->at);
+            if (wide.kind != UTF8_WHOLE)
                 return fail(p, "invalid UTF-8");
-            p->at += n;
+            p->at += wide.len;
         }
         buf_add(out, p->text + start, p->at - start);
         if (p->at == p->len)

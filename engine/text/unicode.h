@@ -1,9 +1,11 @@
 /*
- * UTF-8 taken apart, and the character classes that the split expressions of the tokenizer name.
+ * The character classes that the split expressions of the tokenizer name.
  * One table, built at start from utf8proc.  Knows no tokens.
  */
 #ifndef V4BOX_ENGINE_TEXT_UNICODE_H
 #define V4BOX_ENGINE_TEXT_UNICODE_H
+
+#include "engine/base/utf8.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,21 +34,6 @@ struct unicode {
 
 /** Fills the table; about a million look-ups in utf8proc. */
 void unicode_init(struct unicode *unicode);
-
-enum utf8_kind {
-    UTF8_WHOLE,
-    UTF8_CUT, /* a proper beginning of a character, ended by the end of the bytes */
-    UTF8_BAD, /* can become no character, whatever follows */
-};
-
-struct utf8_char {
-    uint32_t code;       /* of UTF8_WHOLE */
-    uint8_t len;         /* bytes: the character, or the maximal subpart of an ill-formed one */
-    enum utf8_kind kind; /* maximal subpart: Unicode 16, table 3-8 and the WHATWG decoder */
-};
-
-/** The character at the beginning of n >= 1 bytes. */
-struct utf8_char utf8_decode(const uint8_t *bytes, size_t n);
 
 /* unicode_class beyond ASCII. */
 uint8_t unicode_class_wide(const struct unicode *unicode, const uint8_t *bytes, size_t n,
