@@ -248,4 +248,14 @@
 /* Index scores held at once (32 MiB of doubles): 16 tokens at a million positions. */
 #define CPU_INDEX_SCORES_MAX (4 << 20)
 
+/* ---- the audit ------------------------------------------------------------------------------- */
+/* Halvings of [0, 1] until two neighbouring doubles are left. */
+#define AUDIT_BISECTIONS 60
+/* Tests corrected together (Holm): cells of a needle grid by length, depth and residue. */
+#define AUDIT_TESTS_MAX 1024
+/* A sequential test that has used this many times its expected number of items is undecided. */
+#define AUDIT_SPRT_CUT 4
+/* Resamples of a bootstrap: the 2.5 % tail then rests on 50 of them. */
+#define AUDIT_BOOTSTRAPS 2000
+
 #endif
