@@ -21,6 +21,8 @@ static void spied_draft(struct model *model, const struct draft_segment *segment
 #define model_step  spied_step
 #define model_draft spied_draft
 #include "engine/serve/engine.c"
+#include "engine/serve/step.c"
+#include "engine/serve/timeline.c"
 #undef model_step
 #undef model_draft
 
@@ -414,7 +416,7 @@ static void live(int32_t from, int32_t to)
         }
         end_cancelled(test.engine);
         admit(test.engine);
-        step(test.engine);
+        step_run(test.engine);
         while (checked < test.n_jobs && test.jobs[checked].over)
             check_job(&test.jobs[checked++]);
     }

@@ -1,0 +1,106 @@
+/*
+ * Inside the serving core: the request, the timeline and the engine that engine.c (queue, thread,
+ * what others call), timeline.c (what a timeline holds and continues) and step.c (one step of all
+ * of them) share.  Nobody else includes this.
+ *
+ * Ownership: a request record belongs to the queue or to one timeline until request_finish frees
+ * it; the timelines belong to the engine thread alone.  `lock` protects what other threads see.
+ * No callback runs under it.
+ */
+#ifndef V4BOX_ENGINE_SERVE_CORE_H
+#define V4BOX_ENGINE_SERVE_CORE_H
+
+#include "config/limits.h"
+#include "engine/engine.h"
+#include "engine/model/prefix.h"
+#include "engine/serve/sampler.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum request_state { REQUEST_FREE, REQUEST_WAITING, REQUEST_RUNNING };
+
+struct request {
+    enum request_state state; /* lock */
+    bool cancel;              /* lock */
+    uint64_t number;          /* lock */
+    int32_t *ids;             /* owns; [context_max], the prompt */
+    int32_t n_ids, tokens_max, n_stop_ids;
+    int32_t stop_ids[STOP_IDS_MAX];
+    struct sampling sampling;
+    struct engine_mask mask;
+    uint64_t reuse_namespace;
+    engine_event_fn *on_event;
+    void *user;       /* borrows */
+    int32_t n_reused; /* prompt tokens that its timeline held already */
+    int32_t n_answer; /* tokens delivered */
+};
+
+/* A token timeline: what the model has been fed, kept after the answer for a later continuation. */
+struct timeline {
+    struct sequence *sequence; /* owns */
+    int32_t *ids;              /* owns; [context_max], the tokens fed */
+    int32_t n_ids;             /* equals sequence_length */
+    uint64_t reuse_namespace;  /* who may continue it; 0: nobody, and then it is empty */
+    uint64_t used;             /* turn of its last request: the smallest is given away first */
+    struct request *request;   /* borrows; NULL: idle */
+    /* Fed next: the sampled token, then guesses of what follows it.  None: n_next is 0. */
+    int32_t next[1 + DRAFT_DEPTH_MAX], n_next;
+    float *logits; /* owns; [1 + DRAFT_DEPTH_MAX, vocab_size] */
+};
+
+struct engine {
+    struct model *model; /* owns */
+    struct engine_options options;
+    struct prefix *prefix; /* owns; NULL: no prefix cache */
+    struct sampler sampler;
+    uint64_t *allowed;          /* owns; [(vocab_size + 63) / 64], of one mask */
+    struct timeline *timelines; /* owns; [sessions_max] */
+    struct request *requests;   /* owns; [n_requests] */
+    int32_t n_requests;         /* sessions_max + queue_max */
+    uint64_t turn;              /* requests started so far */
+    pthread_t thread;
+
+    pthread_mutex_t lock;   /* protects all below and the marked members of requests */
+    pthread_cond_t work;    /* something was submitted, or stopping */
+    struct request **queue; /* owns; [n_requests], oldest first */
+    uint64_t next_number;
+    bool stopping;
+    struct engine_stats stats;
+};
+
+/* ---- engine.c ------------------------------------------------------------------------------- */
+
+/** Frees the record, then delivers the last event: who is told may submit again at once. */
+void request_finish(struct engine *engine, struct request *request, enum end_reason reason);
+/** Zeroed memory, or an abort: only while the engine is created.  @own free() */
+void *take_memory(int64_t count, size_t element);
+
+/* ---- timeline.c ----------------------------------------------------------------------------- */
+
+/** @own timeline_clear, which also takes what this left half done  @err ERR_CAPACITY */
+enum status MUST_CHECK timeline_init(struct timeline *timeline, const struct model *model,
+                                     int32_t context_max, struct error *err);
+void timeline_clear(struct timeline *timeline);
+/** The idle timeline that fits best: the longest continuation, unless the prefix cache holds more;
+ * else an empty one, else the one that was used longest ago.  @return NULL: all are running */
+struct timeline *timeline_choose(struct engine *engine, const struct request *request);
+/** Brings the timeline to the longest prefix of the prompt that it or the cache holds, and makes it
+ * the request's. */
+void timeline_begin(struct engine *engine, struct timeline *timeline, struct request *request);
+/** Takes note of `n` tokens that the timeline has for good, and keeps the prefixes that it has
+ * grown over. */
+void timeline_keep(struct engine *engine, struct timeline *timeline, const int32_t *ids, int32_t n);
+/** Ends a timeline's request.  What was fed stays for a continuation, unless it can not be trusted
+ * or nobody may have it. */
+void timeline_finish(struct engine *engine, struct timeline *timeline, enum end_reason reason);
+
+/* ---- step.c --------------------------------------------------------------------------------- */
+
+/** Tells how much of the prompt is done. */
+void tell_prefill(const struct timeline *timeline);
+/** Feeds every running timeline its share of one step, samples, and delivers. */
+void step_run(struct engine *engine);
+
+#endif

@@ -1,0 +1,218 @@
+/*
+ * One step: what every running timeline is fed, what is guessed and sampled behind it, and what is
+ * told.  Starts and ends no thread, and takes nothing from the queue.
+ */
+#include "engine/base/log.h"
+#include "engine/serve/core.h"
+#include "engine/serve/schedule.h"
+#include "kernels/check.h"
+
+#include <string.h>
+
+_Static_assert(STEP_PREFILL_MIXED_MAX + SESSIONS_MAX * (1 + DRAFT_DEPTH_MAX) <= STEP_TOKENS_MAX,
+               "guesses fit beside what schedule.c deals");
+
+/* What the timeline could be fed next. */
+static struct schedule_slot hunger(const struct timeline *t)
+{
+    if (t->request == NULL)
+        return (struct schedule_slot){0};
+    if (t->n_next > 0)
+        return (struct schedule_slot){.decode = true};
+    ASSERT(t->n_ids < t->request->n_ids);
+    return (struct schedule_slot){.prefill = t->request->n_ids - t->n_ids};
+}
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+static bool is_stop(const struct request *r, int32_t id)
+{
+    for (int32_t i = 0; i < r->n_stop_ids; i++) {
+        if (r->stop_ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
+/* Bars what the request's mask does not allow.  @return false: that is every token */
+static bool apply_mask(struct engine *e, const struct timeline *t, float *logits)
+{
+    const struct request *r = t->request;
+    int32_t vocab_size = e->sampler.vocab_size;
+    if (r->mask.fn == NULL)
+        return true;
+    memset(e->allowed, 0, (size_t)((vocab_size + 63) / 64) * sizeof *e->allowed);
+    if (!r->mask.fn(r->mask.user, t->ids + r->n_ids, t->n_ids - r->n_ids, e->allowed))
+        return true;
+    return sampler_bar(logits, e->allowed, vocab_size);
+}
+
+/* Samples the token behind the timeline's last one, or SAMPLE_FAULT. */
+static int32_t choose(struct engine *e, const struct timeline *t, float *logits)
+{
+    const struct request *r = t->request;
+    const char *wrong = "the mask allows no token";
+    int32_t id = SAMPLE_FAULT;
+    if (apply_mask(e, t, logits)) {
+        id = sampler_pick(&e->sampler, logits, &r->sampling, (uint64_t)t->n_ids);
+        wrong = "not a number among the logits";
+    }
+    if (id == SAMPLE_FAULT)
+        log_line(LOG_LEVEL_ERROR, "serve", "request %llu: %s", (unsigned long long)r->number,
+                 wrong);
+    return id;
+}
+
+/* Delivers the chosen token, or ends the request with it. */
+static void answer(struct engine *e, struct timeline *t, int32_t id)
+{
+    struct request *r = t->request;
+    if (id == SAMPLE_FAULT || is_stop(r, id)) {
+        timeline_finish(e, t, id == SAMPLE_FAULT ? END_FAULT : END_STOP);
+        return;
+    }
+    pthread_mutex_lock(&e->lock);
+    e->stats.answer_tokens++;
+    pthread_mutex_unlock(&e->lock);
+    r->n_answer++;
+    t->next[0] = id;
+    t->n_next = 1;
+    r->on_event(r->user, &(struct engine_event){.kind = EVENT_TOKEN, .id = id});
+    if (r->n_answer == r->tokens_max)
+        timeline_finish(e, t, END_LENGTH);
+}
+
+/* The tokens that the timeline is fed next: sampled and guessed ones, or the rest of the prompt. */
+static const int32_t *food(const struct timeline *t)
+{
+    return t->n_next > 0 ? t->next : t->request->ids + t->n_ids;
+}
+
+void tell_prefill(const struct timeline *t)
+{
+    struct request *r = t->request;
+    r->on_event(r->user, &(struct engine_event){.kind = EVENT_PREFILL,
+                                                .done = t->n_ids,
+                                                .total = r->n_ids,
+                                                .reused = r->n_reused});
+}
+
+static void advance_prompt(struct engine *e, struct timeline *t, int32_t n)
+{
+    timeline_keep(e, t, food(t), n);
+    ASSERT(sequence_length(t->sequence) == t->n_ids);
+    tell_prefill(t);
+    if (t->n_ids == t->request->n_ids)
+        answer(e, t, choose(e, t, t->logits));
+}
+
+/*
+ * The model was fed the sampled token and guesses.  A guess stands when it is the very token that
+ * is sampled now: the answer is what it would be without guessing, for every kind of sampling.
+ * From the first wrong one on the model forgets.
+ */
+static void advance_answer(struct engine *e, struct timeline *t)
+{
+    int32_t fed[1 + DRAFT_DEPTH_MAX], n_fed = t->n_next;
+    memcpy(fed, t->next, sizeof fed);
+    t->n_next = 0;
+    for (int32_t i = 0; i < n_fed; i++) {
+        timeline_keep(e, t, &fed[i], 1);
+        int32_t id = choose(e, t, t->logits + (int64_t)i * e->sampler.vocab_size);
+        bool stands = i + 1 < n_fed && id == fed[i + 1] && !is_stop(t->request, id);
+        if (!stands)
+            sequence_rewind(t->sequence, t->n_ids);
+        pthread_mutex_lock(&e->lock);
+        e->stats.drafts_right += stands;
+        pthread_mutex_unlock(&e->lock);
+        answer(e, t, id);
+        if (!stands)
+            return;
+        ASSERT(t->request != NULL); /* drafts never reach beyond tokens_max */
+        t->n_next = 0;
+    }
+}
+
+/* ---- guessing ------------------------------------------------------------------------------- */
+
+/* Rows that the draft block of this timeline has to take; what its window does not reach is left
+ * out. */
+static int32_t draft_rows(const struct timeline *t)
+{
+    int32_t from = t->n_ids - SLIDING_WINDOW;
+    if (sequence_draft_length(t->sequence) < from)
+        sequence_draft_skip(t->sequence, from);
+    return t->n_ids - sequence_draft_length(t->sequence);
+}
+
+/* A guess must be of use: the answer goes on behind the token that is fed for certain. */
+static bool wants_draft(const struct engine *e, const struct timeline *t)
+{
+    return e->options.draft_depth > 0 && t->request != NULL && t->n_next == 1 &&
+           t->request->n_answer + 1 < t->request->tokens_max;
+}
+
+/* Brings the draft block of one timeline up to its sampled token and takes its guess. */
+static void draft(struct engine *e, struct timeline *t)
+{
+    int32_t n = draft_rows(t), ids[SLIDING_WINDOW];
+    ASSERT(n >= 1 && n <= SLIDING_WINDOW);
+    memcpy(ids, t->ids + t->n_ids - n + 1, (size_t)(n - 1) * sizeof *ids);
+    ids[n - 1] = t->next[0];
+    struct draft_segment segment = {
+        .sequence = t->sequence, .next_ids = ids, .n = n, .logits_last = t->logits};
+    model_draft(e->model, &segment, 1);
+    /* The same draw as the token will have: guesses are right more often than the likeliest. */
+    int32_t id =
+        sampler_pick(&e->sampler, t->logits, &t->request->sampling, (uint64_t)t->n_ids + 1);
+    if (id == SAMPLE_FAULT)
+        return; /* of no consequence: the timeline itself will show it, if it is ill */
+    t->next[t->n_next++] = id;
+    pthread_mutex_lock(&e->lock);
+    e->stats.drafts++;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+static struct segment segment_of(const struct timeline *t, int32_t n)
+{
+    bool answers = t->n_next > 0 || t->n_ids + n == t->request->n_ids;
+    return (struct segment){
+        .sequence = t->sequence,
+        .ids = food(t),
+        .n = n,
+        .logits_last = answers && t->n_next <= 1 ? t->logits : NULL,
+        .logits_all = t->n_next > 1 ? t->logits : NULL,
+    };
+}
+
+void step_run(struct engine *e)
+{
+    struct schedule_slot slots[SESSIONS_MAX];
+    int32_t take[SESSIONS_MAX];
+    struct segment segments[SESSIONS_MAX];
+    int n_segments = 0;
+    for (int32_t i = 0; i < e->options.sessions_max; i++)
+        slots[i] = hunger(&e->timelines[i]);
+    if (schedule_step(slots, e->options.sessions_max, take) == 0)
+        return;
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        struct timeline *t = &e->timelines[i];
+        if (take[i] > 0 && wants_draft(e, t))
+            draft(e, t);
+        if (take[i] > 0)
+            segments[n_segments++] = segment_of(t, t->n_next > 0 ? t->n_next : take[i]);
+    }
+    model_step(e->model, segments, n_segments);
+    pthread_mutex_lock(&e->lock);
+    e->stats.steps++;
+    pthread_mutex_unlock(&e->lock);
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        struct timeline *t = &e->timelines[i];
+        if (take[i] > 0 && t->n_next > 0)
+            advance_answer(e, t);
+        else if (take[i] > 0)
+            advance_prompt(e, t, take[i]);
+    }
+}

@@ -1,0 +1,150 @@
+/*
+ * Timelines: what each one has been fed, which of them continues a prompt, and what goes to and
+ * comes from the prefix cache.  Samples nothing and does not choose what is fed.
+ */
+#include "engine/serve/core.h"
+
+#include "kernels/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum status timeline_init(struct timeline *t, const struct model *model, int32_t context_max,
+                          struct error *err)
+{
+    int32_t vocab_size = model_config(model)->vocab_size;
+    t->ids = take_memory(context_max, sizeof(int32_t));
+    t->logits = take_memory((int64_t)(1 + DRAFT_DEPTH_MAX) * vocab_size, sizeof(float));
+    return sequence_create(model, context_max, &t->sequence, err);
+}
+
+void timeline_clear(struct timeline *t)
+{
+    if (t->sequence != NULL)
+        sequence_destroy(t->sequence);
+    free(t->ids);
+    free(t->logits);
+}
+
+/* Lets other threads see what the prefix cache holds. */
+static void note_prefixes(struct engine *e)
+{
+    struct prefix_stats stats;
+    prefix_stats_get(e->prefix, &stats);
+    pthread_mutex_lock(&e->lock);
+    e->stats.prefix_blocks = stats.blocks;
+    e->stats.prefix_tails = stats.tails;
+    e->stats.prefix_evicted = stats.evicted;
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void timeline_empty(struct timeline *t)
+{
+    sequence_reset(t->sequence);
+    t->n_ids = 0;
+    t->reuse_namespace = 0;
+}
+
+/* ---- what continues a prompt ---------------------------------------------------------------- */
+
+/* Tokens of `t` that request `r` can continue: all of them, or none. */
+static int32_t reusable(const struct timeline *t, const struct request *r)
+{
+    if (r->reuse_namespace == 0 || t->reuse_namespace != r->reuse_namespace || t->n_ids >= r->n_ids)
+        return 0;
+    return memcmp(t->ids, r->ids, (size_t)t->n_ids * sizeof *t->ids) == 0 ? t->n_ids : 0;
+}
+
+/* Tokens of the longest stored prefix that request `r` can continue. */
+static int32_t stored(const struct engine *e, const struct request *r)
+{
+    if (e->prefix == NULL || r->reuse_namespace == 0)
+        return 0;
+    /* The last token is always fed: its logits are what the answer starts from. */
+    return prefix_find(e->prefix, r->reuse_namespace, r->ids, r->n_ids - 1);
+}
+
+/* Tokens that `r` saves by taking `t` as it is, when the prefix cache holds `in_cache`. */
+static int32_t worth(const struct timeline *t, const struct request *r, int32_t in_cache)
+{
+    int32_t n = reusable(t, r);
+    return n >= in_cache ? n : 0;
+}
+
+struct timeline *timeline_choose(struct engine *e, const struct request *r)
+{
+    struct timeline *best = NULL;
+    int32_t in_cache = stored(e, r);
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        struct timeline *t = &e->timelines[i];
+        if (t->request != NULL)
+            continue;
+        if (best == NULL || worth(t, r, in_cache) > worth(best, r, in_cache)) {
+            best = t;
+        } else if (worth(t, r, in_cache) == worth(best, r, in_cache)) {
+            bool emptier = best->n_ids > 0 && t->n_ids == 0;
+            if (emptier || ((t->n_ids == 0) == (best->n_ids == 0) && t->used < best->used))
+                best = t;
+        }
+    }
+    return best;
+}
+
+/* Brings the timeline to the longest prefix of the prompt that it or the cache holds. */
+static void begin_with_prefix(struct engine *e, struct timeline *t, const struct request *r)
+{
+    int32_t in_cache = stored(e, r);
+    if (worth(t, r, in_cache) > 0)
+        return;
+    timeline_empty(t);
+    if (in_cache == 0)
+        return;
+    t->n_ids =
+        prefix_restore(e->prefix, r->reuse_namespace, r->ids, r->n_ids - 1, e->turn, t->sequence);
+    ASSERT(t->n_ids == in_cache && t->n_ids == sequence_length(t->sequence));
+    memcpy(t->ids, r->ids, (size_t)t->n_ids * sizeof *t->ids);
+}
+
+void timeline_begin(struct engine *e, struct timeline *t, struct request *r)
+{
+    e->turn++;
+    begin_with_prefix(e, t, r);
+    r->n_reused = t->n_ids;
+    t->request = r;
+    t->reuse_namespace = r->reuse_namespace;
+    t->used = e->turn;
+}
+
+/* ---- what a timeline leaves behind ---------------------------------------------------------- */
+
+/* Keeps the prefixes that `t` has just grown over: `before` tokens were known. */
+static void save_prefixes(struct engine *e, const struct timeline *t, int32_t before)
+{
+    if (e->prefix == NULL || t->reuse_namespace == 0)
+        return;
+    int32_t n = before / SNAPSHOT_TOKENS * SNAPSHOT_TOKENS + SNAPSHOT_TOKENS;
+    for (; n <= t->n_ids; n += SNAPSHOT_TOKENS)
+        prefix_save(e->prefix, t->reuse_namespace, t->ids, n, e->turn, t->sequence);
+    note_prefixes(e);
+}
+
+void timeline_keep(struct engine *e, struct timeline *t, const int32_t *ids, int32_t n)
+{
+    memcpy(t->ids + t->n_ids, ids, (size_t)n * sizeof *ids);
+    t->n_ids += n;
+    save_prefixes(e, t, t->n_ids - n);
+}
+
+void timeline_finish(struct engine *e, struct timeline *t, enum end_reason reason)
+{
+    struct request *r = t->request;
+    t->request = NULL;
+    t->n_next = 0;
+    if (reason == END_FAULT && e->prefix != NULL) {
+        prefix_forget(e->prefix, t->reuse_namespace);
+        note_prefixes(e);
+    }
+    if (reason == END_FAULT || t->reuse_namespace == 0)
+        timeline_empty(t);
+    request_finish(e, r, reason);
+}
