@@ -5,11 +5,9 @@
 
 #include "engine/model/network.h"
 #include "kernels/check.h"
-#include "kernels/cpu/cpu.h"
 
 #include <assert.h>
 #include <math.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +44,11 @@ _Bool numerics_parse(const char *name, enum numerics *out)
         }
     }
     return false;
+}
+
+const char *isa_name(enum isa isa)
+{
+    return ISA_NAMES[isa];
 }
 
 _Bool isa_parse(const char *name, enum isa *out)
@@ -174,33 +177,6 @@ static void step_carve(const struct model_config *c, struct step_memory *s, stru
     }
 }
 
-static int online_processors(void)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    return n < CPU_THREADS_MAX ? n : CPU_THREADS_MAX;
-}
-
-static enum status backend_open(struct model *m, const struct model_options *options,
-                                struct error *err)
-{
-    static const enum cpu_isa FORCED[] = {
-        [ISA_BASELINE] = CPU_BASELINE, [ISA_AVX2] = CPU_AVX2, [ISA_AVX512] = CPU_AVX512};
-    enum cpu_isa isa = options->isa == ISA_AUTO ? cpu_isa_best() : FORCED[options->isa];
-    if (!cpu_isa_available(isa))
-        return error_set(err, ERR_USAGE, "--isa %s: this processor does not have it",
-                         ISA_NAMES[options->isa]);
-    if (options->threads < 0 || options->threads > CPU_THREADS_MAX)
-        return error_set(err, ERR_USAGE, "--threads: 0 (all) to %d", CPU_THREADS_MAX);
-    int threads = options->threads == 0 ? online_processors() : options->threads;
-    struct backend_limits limits = limits_of(m->config);
-    m->backend = backend_cpu_create(isa, threads, &limits);
-    if (m->backend == NULL)
-        return error_set(err, ERR_CAPACITY, "no memory or threads for the CPU backend");
-    return OK;
-}
-
 enum status model_open(const char *dir, const struct model_options *options, struct model **out,
                        struct error *err)
 {
@@ -214,7 +190,8 @@ enum status model_open(const char *dir, const struct model_options *options, str
     m->weights = checkpoint_weights(m->checkpoint);
     m->rounding = ROUNDINGS[options->numerics];
     rope_frequencies(m->frequency);
-    status = backend_open(m, options, err);
+    struct backend_limits limits = limits_of(m->config);
+    status = model_backend_open(options, &limits, &m->backend, err);
     if (status != OK)
         goto out_model;
     struct carve carve = {NULL, 0};

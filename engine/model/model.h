@@ -40,6 +40,7 @@ const struct model_config *model_config(const struct model *model);
 /** "baseline", "avx2" or "avx512": what is really running. */
 const char *model_isa_name(const struct model *model);
 const char *numerics_name(enum numerics numerics);
+const char *isa_name(enum isa isa);
 /** @return false when the name is none of "exact", "official" / "auto", "baseline", "avx2",
  * "avx512" */
 _Bool numerics_parse(const char *name, enum numerics *out);

@@ -83,6 +83,12 @@ struct model {
     void *trace_user;
 };
 
+/** The backend that this program computes with; each program links one of these (backend_cpu.c).
+ *  @own  ops->destroy  @err ERR_USAGE: not on this machine; ERR_CAPACITY */
+enum status MUST_CHECK model_backend_open(const struct model_options *options,
+                                          const struct backend_limits *limits, struct backend **out,
+                                          struct error *err);
+
 /* Hands out aligned pieces of one reservation; without a base it only counts. */
 struct carve {
     char *base;

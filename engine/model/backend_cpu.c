@@ -1,0 +1,33 @@
+/* The engine computes on this machine's processors: which variant, and how many threads. */
+#include "config/limits.h"
+#include "engine/model/network.h"
+#include "kernels/cpu/cpu.h"
+
+#include <sched.h>
+
+static int online_processors(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n < CPU_THREADS_MAX ? n : CPU_THREADS_MAX;
+}
+
+enum status model_backend_open(const struct model_options *options,
+                               const struct backend_limits *limits, struct backend **out,
+                               struct error *err)
+{
+    static const enum cpu_isa FORCED[] = {
+        [ISA_BASELINE] = CPU_BASELINE, [ISA_AVX2] = CPU_AVX2, [ISA_AVX512] = CPU_AVX512};
+    enum cpu_isa isa = options->isa == ISA_AUTO ? cpu_isa_best() : FORCED[options->isa];
+    if (!cpu_isa_available(isa))
+        return error_set(err, ERR_USAGE, "--isa %s: this processor does not have it",
+                         isa_name(options->isa));
+    if (options->threads < 0 || options->threads > CPU_THREADS_MAX)
+        return error_set(err, ERR_USAGE, "--threads: 0 (all) to %d", CPU_THREADS_MAX);
+    int threads = options->threads == 0 ? online_processors() : options->threads;
+    *out = backend_cpu_create(isa, threads, limits);
+    if (*out == NULL)
+        return error_set(err, ERR_CAPACITY, "no memory or threads for the CPU backend");
+    return OK;
+}
