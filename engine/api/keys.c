@@ -8,13 +8,11 @@
 #include "kernels/check.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define HASH_BYTES crypto_hash_sha256_BYTES
@@ -161,55 +159,6 @@ static enum status text_read(const char *path, struct buf *out, struct error *er
     return file_read(path, KEYS_FILE_BYTES_MAX, out, err);
 }
 
-static bool write_all(int fd, const char *data, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, data, len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        data += n;
-        len -= (size_t)n;
-    }
-    return true;
-}
-
-/* Makes a rename last: the folder is synced too. */
-static bool sync_folder(const char *path)
-{
-    char folder[PATH_BYTES];
-    const char *slash = strrchr(path, '/');
-    int n = slash == NULL ? snprintf(folder, sizeof folder, ".")
-                          : snprintf(folder, sizeof folder, "%.*s", (int)(slash - path + 1), path);
-    ASSERT(n > 0 && (size_t)n < sizeof folder);
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    bool good = fsync(fd) == 0;
-    close(fd);
-    return good;
-}
-
-static enum status text_replace(const char *path, const struct buf *text, struct error *err)
-{
-    char temp[PATH_BYTES + sizeof ".new"];
-    snprintf(temp, sizeof temp, "%s.new", path);
-    unlink(temp); /* left over from a crash; O_EXCL below refuses to follow a link in its place */
-    int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return error_set(err, ERR_IO, "%s: %s", temp, strerror(errno));
-    bool good = fchmod(fd, 0600) == 0 && write_all(fd, text->data, text->len) && fsync(fd) == 0;
-    int code = errno;
-    close(fd);
-    if (good && rename(temp, path) == 0 && sync_folder(path))
-        return OK;
-    if (good)
-        code = errno;
-    unlink(temp);
-    return error_set(err, ERR_IO, "%s: cannot write: %s", path, strerror(code));
-}
-
 /* ---- public --------------------------------------------------------------------------------- */
 
 enum status keys_open(const char *path, struct keys **out, struct error *err)
@@ -295,7 +244,7 @@ static enum status commit(struct keys *keys, const struct buf *text, struct erro
         return error_set(err, ERR_CAPACITY, "%s: full", keys->path);
     enum status status = table_parse(keys->path, text, &keys->next, err);
     if (status == OK)
-        status = text_replace(keys->path, text, err);
+        status = file_replace(keys->path, text, err);
     if (status != OK)
         return status;
     pthread_mutex_lock(&keys->lock);

@@ -1,8 +1,13 @@
-/* Whole files, read or mapped. */
+/* Whole files, read, mapped or replaced. */
 #include "engine/base/file.h"
+
+#include "kernels/check.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -65,4 +70,57 @@ enum status file_read(const char *path, size_t bytes_max, struct buf *out, struc
     if (fd != STDIN_FILENO)
         close(fd);
     return status;
+}
+
+/* ---- replacing ------------------------------------------------------------------------------ */
+
+static bool write_all(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        data += n;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+/* Makes a rename last: the folder is synced too. */
+static bool sync_folder(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int n = slash == NULL ? snprintf(folder, sizeof folder, ".")
+                          : snprintf(folder, sizeof folder, "%.*s", (int)(slash - path + 1), path);
+    ASSERT(n > 0 && (size_t)n < sizeof folder);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool good = fsync(fd) == 0;
+    close(fd);
+    return good;
+}
+
+enum status file_replace(const char *path, const struct buf *text, struct error *err)
+{
+    char temp[PATH_MAX];
+    int n = snprintf(temp, sizeof temp, "%s.new", path);
+    if (n >= (int)sizeof temp)
+        return error_set(err, ERR_IO, "%.64s..: the path is too long", path);
+    unlink(temp); /* left over from a crash; O_EXCL below refuses to follow a link in its place */
+    int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return error_set(err, ERR_IO, "%s: %s", temp, strerror(errno));
+    bool good = fchmod(fd, 0600) == 0 && write_all(fd, text->data, text->len) && fsync(fd) == 0;
+    int code = errno;
+    close(fd);
+    if (good && rename(temp, path) == 0 && sync_folder(path))
+        return OK;
+    if (good)
+        code = errno;
+    unlink(temp);
+    return error_set(err, ERR_IO, "%s: cannot write: %s", path, strerror(code));
 }

@@ -1,5 +1,5 @@
 /*
- * Whole files, read or mapped.  Errors name the path.
+ * Whole files, read, mapped or replaced.  Errors name the path.
  */
 #ifndef V4BOX_ENGINE_FILE_H
 #define V4BOX_ENGINE_FILE_H
@@ -22,5 +22,9 @@ void file_unmap(struct mapping *m);
 /** Reads a whole file ("-": stdin).  @err ERR_IO, ERR_INPUT when larger than bytes_max */
 enum status MUST_CHECK file_read(const char *path, size_t bytes_max, struct buf *out,
                                  struct error *err);
+
+/** Puts `text` in place of the file, mode 0600: a power cut leaves the old content or the new, and
+ * nothing follows links.  PATH.new is used on the way.  @err ERR_IO */
+enum status MUST_CHECK file_replace(const char *path, const struct buf *text, struct error *err);
 
 #endif
