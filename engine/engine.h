@@ -91,6 +91,19 @@ enum status MUST_CHECK engine_submit(struct engine *engine, const struct engine_
 /** The request ends with END_CANCELLED within one step; unknown numbers are ignored. */
 void engine_cancel(struct engine *engine, uint64_t number);
 
+/**
+ * A piece of work on the model between two steps; sequences and logits are its own.  Called on the
+ * engine thread, once behind every step and again and again when nothing runs, until it says that
+ * it is done.  Requests go on meanwhile, one step a call, so a call should not take longer than a
+ * step.  Must not call the engine.
+ * @return false: done.  With `model` NULL the engine goes down: it is the last call
+ */
+typedef bool engine_task_fn(void *user, struct model *model);
+
+/** Begins a task; one at a time.  @err ERR_CAPACITY: another one is not done */
+enum status MUST_CHECK engine_task_start(struct engine *engine, engine_task_fn *task, void *user,
+                                         struct error *err);
+
 struct engine_stats {
     uint64_t requests, prompt_tokens, reused_tokens, answer_tokens, steps;
     int32_t running, waiting;

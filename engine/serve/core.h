@@ -67,6 +67,8 @@ struct engine {
     struct request **queue; /* owns; [n_requests], oldest first */
     uint64_t next_number;
     bool stopping;
+    engine_task_fn *task; /* NULL: none */
+    void *task_user;      /* borrows */
     struct engine_stats stats;
 };
 

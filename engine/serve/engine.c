@@ -105,11 +105,27 @@ static void admit(struct engine *e)
 static bool wait_for_work(struct engine *e)
 {
     pthread_mutex_lock(&e->lock);
-    while (!e->stopping && e->stats.running == 0 && e->stats.waiting == 0)
+    while (!e->stopping && e->stats.running == 0 && e->stats.waiting == 0 && e->task == NULL)
         pthread_cond_wait(&e->work, &e->lock);
     bool go_on = !e->stopping;
     pthread_mutex_unlock(&e->lock);
     return go_on;
+}
+
+/* Lets the task have its turn.  `model` is NULL when it is the last one. */
+static void task_run(struct engine *e, struct model *model)
+{
+    pthread_mutex_lock(&e->lock);
+    engine_task_fn *task = e->task;
+    void *user = e->task_user;
+    pthread_mutex_unlock(&e->lock);
+    if (task == NULL)
+        return;
+    bool more = task(user, model);
+    pthread_mutex_lock(&e->lock);
+    if (!more || model == NULL)
+        e->task = NULL;
+    pthread_mutex_unlock(&e->lock);
 }
 
 static void *run(void *context)
@@ -119,8 +135,10 @@ static void *run(void *context)
         end_cancelled(e);
         admit(e);
         step_run(e);
+        task_run(e, e->model);
     }
     end_cancelled(e);
+    task_run(e, NULL);
     return NULL;
 }
 
@@ -301,6 +319,21 @@ void engine_cancel(struct engine *e, uint64_t number)
             r->cancel = true;
     }
     pthread_mutex_unlock(&e->lock);
+}
+
+enum status engine_task_start(struct engine *e, engine_task_fn *task, void *user, struct error *err)
+{
+    enum status status = OK;
+    pthread_mutex_lock(&e->lock);
+    if (e->task != NULL) {
+        status = error_set(err, ERR_CAPACITY, "another task is not done");
+    } else {
+        e->task = task;
+        e->task_user = user;
+        pthread_cond_signal(&e->work);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return status;
 }
 
 void engine_stats_get(struct engine *e, struct engine_stats *out)
