@@ -171,6 +171,8 @@
 #define QUEUE_MAX 1024
 /* Ids that end an answer; the chat format has one (eos). */
 #define STOP_IDS_MAX 8
+/* Alternatives told with each token of an answer: OpenAI's limit of top_logprobs. */
+#define LOGPROBS_TOP_MAX 20
 /* Prompt tokens in a step that also decodes: bounds how much a long prompt slows an answer. */
 #define STEP_PREFILL_MIXED_MAX 64
 /* Tokens guessed ahead by the draft block: the published checkpoints are trained for one. */

@@ -6,6 +6,7 @@
 #ifndef V4BOX_ENGINE_ENGINE_H
 #define V4BOX_ENGINE_ENGINE_H
 
+#include "config/limits.h"
 #include "engine/model/model.h"
 
 #include <stdbool.h>
@@ -19,6 +20,22 @@ struct sampling {
     double min_p;       /* [0, 1] */
     int32_t top_k;      /* 0: off */
     uint64_t seed;      /* the same seed, prompt and numerics give the same tokens */
+    /* What was said already becomes less likely (sampler_penalise).  0: off */
+    double presence_penalty, frequency_penalty; /* [-2, 2], of the answer's tokens */
+    double repetition_penalty;                  /* (0, 2], of all tokens; 0 and 1: off */
+};
+
+/* How likely the network found a token: before penalties, masks and temperature, so that it tells
+ * about the network and not about the request.  -inf is possible. */
+struct token_logprob {
+    int32_t id;
+    float logprob;
+};
+
+struct token_logprobs {
+    float chosen; /* of the token of the event */
+    int32_t n_top;
+    struct token_logprob top[LOGPROBS_TOP_MAX]; /* the likeliest first, the lower id on ties */
 };
 
 /**
@@ -43,6 +60,8 @@ struct engine_request {
     int32_t n_stop_ids;
     struct sampling sampling;
     struct engine_mask mask;
+    bool logprobs;            /* EVENT_TOKEN carries them */
+    int32_t top_logprobs;     /* alternatives beside the chosen token, 0 to LOGPROBS_TOP_MAX */
     uint64_t reuse_namespace; /* later requests may continue what this one leaves behind: its whole
                                  timeline, or a prefix of it at a multiple of 128 tokens; inside one
                                  namespace (one API key) only; 0: never reuse */
@@ -50,7 +69,7 @@ struct engine_request {
 
 enum engine_event_kind {
     EVENT_PREFILL, /* progress: done, total, reused; the first one comes before any work */
-    EVENT_TOKEN,   /* id */
+    EVENT_TOKEN,   /* id, logprobs */
     EVENT_END,     /* reason; always the last event of a request, exactly once */
 };
 
@@ -61,6 +80,7 @@ struct engine_event {
     int32_t id;                  /* EVENT_TOKEN */
     int32_t done, total, reused; /* EVENT_PREFILL: prompt tokens; reused ones were not computed */
     enum end_reason reason;
+    const struct token_logprobs *logprobs; /* EVENT_TOKEN: during the call; NULL: not asked for */
 };
 
 /* Called on the engine thread; must not block and must not call the engine back, except cancel. */
@@ -83,7 +103,8 @@ enum status MUST_CHECK engine_create(struct model *take_model, const struct engi
 void engine_destroy(struct engine *engine);
 
 /** @err ERR_CAPACITY: the queue is full; ERR_INPUT: prompt and answer do not fit the context, an id
- * is outside the vocabulary, more than STOP_IDS_MAX stop ids, or sampling is out of range.
+ * is outside the vocabulary, more than STOP_IDS_MAX stop ids, or sampling or top_logprobs is out of
+ * range.
  *  @return the request's number in *out (never reused) */
 enum status MUST_CHECK engine_submit(struct engine *engine, const struct engine_request *request,
                                      engine_event_fn *on_event, void *user, uint64_t *out,

@@ -30,6 +30,8 @@ struct request {
     int32_t stop_ids[STOP_IDS_MAX];
     struct sampling sampling;
     struct engine_mask mask;
+    bool logprobs;
+    int32_t top_logprobs;
     uint64_t reuse_namespace;
     engine_event_fn *on_event;
     void *user;       /* borrows */
@@ -56,6 +58,7 @@ struct engine {
     struct prefix *prefix; /* owns; NULL: no prefix cache */
     struct sampler sampler;
     uint64_t *allowed;          /* owns; [(vocab_size + 63) / 64], of one mask */
+    float *raw;                 /* owns; [vocab_size] logits as the network gave them */
     struct timeline *timelines; /* owns; [sessions_max] */
     struct request *requests;   /* owns; [n_requests] */
     int32_t n_requests;         /* sessions_max + queue_max */

@@ -155,6 +155,7 @@ static void engine_free(struct engine *e)
     free(e->requests);
     free(e->queue);
     free(e->allowed);
+    free(e->raw);
     prefix_destroy(e->prefix);
     sampler_clear(&e->sampler);
     pthread_cond_destroy(&e->work);
@@ -180,6 +181,7 @@ static enum status engine_plan(struct engine *e, struct error *err)
     e->requests = take_memory(e->n_requests, sizeof *e->requests);
     e->queue = take_memory(e->n_requests, sizeof *e->queue);
     e->allowed = take_memory((vocab_size + 63) / 64, sizeof *e->allowed);
+    e->raw = take_memory(vocab_size, sizeof *e->raw);
     sampler_init(&e->sampler, vocab_size);
     for (int32_t i = 0; i < e->n_requests; i++)
         e->requests[i].ids = take_memory(o->context_max, sizeof(int32_t));
@@ -257,6 +259,8 @@ static enum status request_check(const struct engine *e, const struct engine_req
                          r->n_ids, r->tokens_max, e->options.context_max);
     if (r->n_stop_ids < 0 || r->n_stop_ids > STOP_IDS_MAX)
         return error_set(err, ERR_INPUT, "stop_ids: must be at most %d", STOP_IDS_MAX);
+    if (r->top_logprobs < 0 || r->top_logprobs > LOGPROBS_TOP_MAX)
+        return error_set(err, ERR_INPUT, "top_logprobs: must be 0 to %d", LOGPROBS_TOP_MAX);
     for (int32_t i = 0; i < r->n_ids; i++) {
         if (r->ids[i] < 0 || r->ids[i] >= vocab_size)
             return error_set(err, ERR_INPUT, "prompt: token %d is outside the vocabulary", i);
@@ -295,6 +299,8 @@ enum status engine_submit(struct engine *e, const struct engine_request *request
         .n_stop_ids = request->n_stop_ids,
         .sampling = request->sampling,
         .mask = request->mask,
+        .logprobs = request->logprobs,
+        .top_logprobs = request->top_logprobs,
         .reuse_namespace = request->reuse_namespace,
         .on_event = on_event,
         .user = user,

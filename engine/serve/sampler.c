@@ -6,6 +6,7 @@
 
 #include "kernels/check.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,15 +16,17 @@ void sampler_init(struct sampler *sampler, int32_t vocab_size)
     *sampler = (struct sampler){
         .weights = calloc((size_t)vocab_size, sizeof(double)),
         .ids = calloc((size_t)vocab_size, sizeof(int32_t)),
+        .counts = calloc((size_t)vocab_size, sizeof(int32_t)),
         .vocab_size = vocab_size,
     };
-    ASSERT(sampler->weights != NULL && sampler->ids != NULL);
+    ASSERT(sampler->weights != NULL && sampler->ids != NULL && sampler->counts != NULL);
 }
 
 void sampler_clear(struct sampler *sampler)
 {
     free(sampler->weights);
     free(sampler->ids);
+    free(sampler->counts);
     *sampler = (struct sampler){0};
 }
 
@@ -38,7 +41,47 @@ enum status sampling_check(const struct sampling *s, struct error *err)
         return error_set(err, ERR_INPUT, "min_p: must be between 0 and 1");
     if (s->top_k < 0)
         return error_set(err, ERR_INPUT, "top_k: must be at least 0");
+    if (!(s->presence_penalty >= -2 && s->presence_penalty <= 2))
+        return error_set(err, ERR_INPUT, "presence_penalty: must be between -2 and 2");
+    if (!(s->frequency_penalty >= -2 && s->frequency_penalty <= 2))
+        return error_set(err, ERR_INPUT, "frequency_penalty: must be between -2 and 2");
+    if (!(s->repetition_penalty >= 0 && s->repetition_penalty <= 2))
+        return error_set(err, ERR_INPUT, "repetition_penalty: must be above 0 and at most 2");
     return OK;
+}
+
+/* Applies the penalties to a token that the answer has `count` times. */
+static float penalised(float logit, const struct sampling *p, int32_t count)
+{
+    if (!isfinite(logit))
+        return logit;
+    double out = logit;
+    if (p->repetition_penalty > 0)
+        out = out > 0 ? out / p->repetition_penalty : out * p->repetition_penalty;
+    if (count > 0)
+        out -= p->presence_penalty + count * p->frequency_penalty;
+    /* A tiny divisor must not make a fault of the network of it. */
+    return (float)fmin(fmax(out, -FLT_MAX), FLT_MAX);
+}
+
+void sampler_penalise(struct sampler *s, float *logits, const struct sampling *p,
+                      const int32_t *ids, int32_t n_prompt, int32_t n_answer)
+{
+    enum { DONE = -1 };
+    bool repetition = p->repetition_penalty > 0 && p->repetition_penalty != 1;
+    if (!repetition && p->presence_penalty == 0 && p->frequency_penalty == 0)
+        return;
+    int32_t first = repetition ? 0 : n_prompt, end = n_prompt + n_answer;
+    for (int32_t i = n_prompt; i < end; i++)
+        s->counts[ids[i]]++;
+    for (int32_t i = first; i < end; i++) {
+        int32_t id = ids[i];
+        if (s->counts[id] != DONE)
+            logits[id] = penalised(logits[id], p, s->counts[id]);
+        s->counts[id] = DONE;
+    }
+    for (int32_t i = first; i < end; i++)
+        s->counts[ids[i]] = 0;
 }
 
 bool sampler_bar(float *logits, const uint64_t *allowed, int32_t vocab_size)
@@ -241,4 +284,36 @@ int32_t sampler_pick(struct sampler *s, const float *logits, const struct sampli
         }
     }
     return picked;
+}
+
+/* Puts a candidate where it belongs among the likeliest so far; of equals the earlier one stays. */
+static void top_insert(struct token_logprobs *out, int32_t n_top, struct token_logprob candidate)
+{
+    int32_t at = out->n_top;
+    while (at > 0 && out->top[at - 1].logprob < candidate.logprob)
+        at--;
+    if (at >= n_top)
+        return;
+    if (out->n_top < n_top)
+        out->n_top++;
+    for (int32_t i = out->n_top - 1; i > at; i--)
+        out->top[i] = out->top[i - 1];
+    out->top[at] = candidate;
+}
+
+void sampler_logprobs(const float *logits, int32_t vocab_size, int32_t id, int32_t n_top,
+                      struct token_logprobs *out)
+{
+    ASSERT(id >= 0 && id < vocab_size && n_top >= 0 && n_top <= LOGPROBS_TOP_MAX);
+    float max = logits[greatest(logits, vocab_size)];
+    double sum = 0;
+    out->n_top = 0;
+    for (int32_t i = 0; i < vocab_size; i++) {
+        sum += exp((double)logits[i] - max);
+        top_insert(out, n_top, (struct token_logprob){i, logits[i]});
+    }
+    double log_sum = max + log(sum);
+    for (int32_t i = 0; i < out->n_top; i++)
+        out->top[i].logprob = (float)(out->top[i].logprob - log_sum);
+    out->chosen = (float)(logits[id] - log_sum);
 }

@@ -1,11 +1,11 @@
 /*
  * From logits to one token id.
  *
- * Order: temperature -> top-k -> top-p -> min-p, each on the distribution that the one before
- * leaves (renormalised), softmax in double.  Candidates are ordered by probability, then by id, so
- * ties go to the lowest id and a cut is the same on every machine.  The draw uses a counter-based
- * generator: the number at a position is a function of (seed, position) and of nothing else, so
- * neither batching, chunking nor reuse can change an answer.
+ * Order: penalties -> mask -> temperature -> top-k -> top-p -> min-p, each on the distribution that
+ * the one before leaves (renormalised), softmax in double.  Candidates are ordered by probability,
+ * then by id, so ties go to the lowest id and a cut is the same on every machine.  The draw uses a
+ * counter-based generator: the number at a position is a function of (seed, position) and of
+ * nothing else, so neither batching, chunking nor reuse can change an answer.
  */
 #ifndef V4BOX_ENGINE_SAMPLER_H
 #define V4BOX_ENGINE_SAMPLER_H
@@ -18,6 +18,7 @@
 struct sampler {
     double *weights; /* owns; [vocab_size] exp((logit - max) / temperature) */
     int32_t *ids;    /* owns; [vocab_size] candidates, as far as they are ordered */
+    int32_t *counts; /* owns; [vocab_size] zero between calls */
     int32_t vocab_size;
 };
 
@@ -43,6 +44,22 @@ int32_t sampler_pick(struct sampler *sampler, const float *logits, const struct 
  * @return  false when no bit is set: there is nothing to pick
  */
 bool sampler_bar(float *logits, const uint64_t *allowed, int32_t vocab_size);
+
+/**
+ * Makes tokens that were said already less likely.  Each of them, once: by repetition_penalty a
+ * positive logit is divided, another multiplied; when the answer has it `count` times, its logit
+ * falls by presence_penalty + count * frequency_penalty.  What is not finite stays.
+ * A function of the tokens alone, so a rejected guess or a restored prefix leaves no trace.
+ * @shape  logits [vocab_size], ids [n_prompt + n_answer] inside the vocabulary
+ */
+void sampler_penalise(struct sampler *sampler, float *logits, const struct sampling *sampling,
+                      const int32_t *ids, int32_t n_prompt, int32_t n_answer);
+
+/** Fills in the logarithms of the softmax: of token `id` and of the n_top likeliest (fewer when the
+ * vocabulary has no more).  Sums in double, in the order of ids.
+ *  @shape logits [vocab_size], without NaN and +inf and not all -inf */
+void sampler_logprobs(const float *logits, int32_t vocab_size, int32_t id, int32_t n_top,
+                      struct token_logprobs *out);
 
 /** The number in [0, 1) that belongs to (seed, position): 53 bits of Philox4x32-10. */
 double sampler_uniform(uint64_t seed, uint64_t position);

@@ -47,26 +47,40 @@ static bool apply_mask(struct engine *e, const struct timeline *t, float *logits
     return sampler_bar(logits, e->allowed, vocab_size);
 }
 
-/* Samples the token behind the timeline's last one, or SAMPLE_FAULT. */
-static int32_t choose(struct engine *e, const struct timeline *t, float *logits)
+/* The token behind a timeline's last one. */
+struct choice {
+    int32_t id; /* or SAMPLE_FAULT */
+    struct token_logprobs logprobs;
+};
+
+/* Samples it from logits, which are changed. */
+static struct choice choose(struct engine *e, const struct timeline *t, float *logits)
 {
     const struct request *r = t->request;
     const char *wrong = "the mask allows no token";
-    int32_t id = SAMPLE_FAULT;
+    struct choice choice = {.id = SAMPLE_FAULT};
+    size_t row_bytes = (size_t)e->sampler.vocab_size * sizeof *logits;
+    if (r->logprobs)
+        memcpy(e->raw, logits, row_bytes);
+    sampler_penalise(&e->sampler, logits, &r->sampling, t->ids, r->n_ids, t->n_ids - r->n_ids);
     if (apply_mask(e, t, logits)) {
-        id = sampler_pick(&e->sampler, logits, &r->sampling, (uint64_t)t->n_ids);
+        choice.id = sampler_pick(&e->sampler, logits, &r->sampling, (uint64_t)t->n_ids);
         wrong = "not a number among the logits";
     }
-    if (id == SAMPLE_FAULT)
+    if (choice.id == SAMPLE_FAULT)
         log_line(LOG_LEVEL_ERROR, "serve", "request %llu: %s", (unsigned long long)r->number,
                  wrong);
-    return id;
+    else if (r->logprobs)
+        sampler_logprobs(e->raw, e->sampler.vocab_size, choice.id, r->top_logprobs,
+                         &choice.logprobs);
+    return choice;
 }
 
 /* Delivers the chosen token, or ends the request with it. */
-static void answer(struct engine *e, struct timeline *t, int32_t id)
+static void answer(struct engine *e, struct timeline *t, const struct choice *choice)
 {
     struct request *r = t->request;
+    int32_t id = choice->id;
     if (id == SAMPLE_FAULT || is_stop(r, id)) {
         timeline_finish(e, t, id == SAMPLE_FAULT ? END_FAULT : END_STOP);
         return;
@@ -77,7 +91,10 @@ static void answer(struct engine *e, struct timeline *t, int32_t id)
     r->n_answer++;
     t->next[0] = id;
     t->n_next = 1;
-    r->on_event(r->user, &(struct engine_event){.kind = EVENT_TOKEN, .id = id});
+    r->on_event(r->user,
+                &(struct engine_event){.kind = EVENT_TOKEN,
+                                       .id = id,
+                                       .logprobs = r->logprobs ? &choice->logprobs : NULL});
     if (r->n_answer == r->tokens_max)
         timeline_finish(e, t, END_LENGTH);
 }
@@ -102,8 +119,10 @@ static void advance_prompt(struct engine *e, struct timeline *t, int32_t n)
     timeline_keep(e, t, food(t), n);
     ASSERT(sequence_length(t->sequence) == t->n_ids);
     tell_prefill(t);
-    if (t->n_ids == t->request->n_ids)
-        answer(e, t, choose(e, t, t->logits));
+    if (t->n_ids == t->request->n_ids) {
+        struct choice choice = choose(e, t, t->logits);
+        answer(e, t, &choice);
+    }
 }
 
 /*
@@ -118,14 +137,14 @@ static void advance_answer(struct engine *e, struct timeline *t)
     t->n_next = 0;
     for (int32_t i = 0; i < n_fed; i++) {
         timeline_keep(e, t, &fed[i], 1);
-        int32_t id = choose(e, t, t->logits + (int64_t)i * e->sampler.vocab_size);
-        bool stands = i + 1 < n_fed && id == fed[i + 1] && !is_stop(t->request, id);
+        struct choice choice = choose(e, t, t->logits + (int64_t)i * e->sampler.vocab_size);
+        bool stands = i + 1 < n_fed && choice.id == fed[i + 1] && !is_stop(t->request, choice.id);
         if (!stands)
             sequence_rewind(t->sequence, t->n_ids);
         pthread_mutex_lock(&e->lock);
         e->stats.drafts_right += stands;
         pthread_mutex_unlock(&e->lock);
-        answer(e, t, id);
+        answer(e, t, &choice);
         if (!stands)
             return;
         ASSERT(t->request != NULL); /* drafts never reach beyond tokens_max */

@@ -49,6 +49,7 @@ struct job {
     uint64_t hash[CONTEXT]; /* of the logits behind this position */
     int32_t fed[CONTEXT];   /* the token that was fed there; -1: none */
     int32_t step[CONTEXT];  /* position of the first token of its step */
+    float logprobs[ANSWER_MAX];
 };
 
 static struct {
@@ -162,6 +163,7 @@ static void on_event(void *user, const struct engine_event *event)
         job->started = true;
         job->reused = event->reused;
     } else if (event->kind == EVENT_TOKEN) {
+        job->logprobs[job->n_answer] = event->logprobs->chosen;
         job->ids[job->n_prompt + job->n_answer++] = event->id;
     } else if (event->kind == EVENT_END) {
         job->over = true;
@@ -249,6 +251,10 @@ static void submit_one(void)
         job->fed[i] = -1;
     job->sampling = (struct sampling){
         .temperature = roll(3) == 0 ? 0 : 1, .top_p = 1, .seed = roll(UINT32_MAX)};
+    if (roll(3) == 0)
+        job->sampling.presence_penalty = job->sampling.frequency_penalty = 1;
+    if (roll(6) == 0)
+        job->sampling.repetition_penalty = 1.5;
     write_prompt(job);
     test.n_jobs++;
     struct engine_request r = {
@@ -256,6 +262,8 @@ static void submit_one(void)
         .n_ids = job->n_prompt,
         .tokens_max = 1 + (int32_t)roll(ANSWER_MAX),
         .sampling = job->sampling,
+        .logprobs = true,
+        .top_logprobs = 1,
         .reuse_namespace = job->name,
     };
     struct error err;
@@ -305,7 +313,8 @@ static bool counts(const struct job *job, int32_t at)
     return false;
 }
 
-static void check_row(struct job *job, int32_t at, const float *cold)
+/* `cold`: the row of the cold timeline, changed. */
+static void check_row(struct job *job, int32_t at, float *cold)
 {
     if (counts(job, at)) {
         test.compared++;
@@ -313,8 +322,14 @@ static void check_row(struct job *job, int32_t at, const float *cold)
             wrong(job, "other logits at position", at);
     }
     int32_t next = at + 1 - job->n_prompt;
-    if (next >= 0 && next < job->n_answer &&
-        sampler_pick(&test.sampler, cold, &job->sampling, (uint64_t)at + 1) != job->ids[at + 1])
+    if (next < 0 || next >= job->n_answer)
+        return;
+    struct token_logprobs logprobs;
+    sampler_logprobs(cold, vocab(), job->ids[at + 1], 1, &logprobs);
+    if (memcmp(&logprobs.chosen, &job->logprobs[next], sizeof logprobs.chosen) != 0)
+        wrong(job, "another logprob at position", at + 1);
+    sampler_penalise(&test.sampler, cold, &job->sampling, job->ids, job->n_prompt, next);
+    if (sampler_pick(&test.sampler, cold, &job->sampling, (uint64_t)at + 1) != job->ids[at + 1])
         wrong(job, "another token at position", at + 1);
 }
 

@@ -39,6 +39,8 @@ struct client {
     struct engine *engine;
     uint64_t number;
     int32_t answer[ANSWER_MAX], n_answer;
+    struct token_logprobs logprobs[ANSWER_MAX];
+    int32_t n_logprobs;
     int32_t n_prefill, done, total, reused, ends;
     int32_t cancel_at; /* cancels from the callback after so many tokens; 0: never */
     int32_t order;     /* how many requests had started before this one */
@@ -78,8 +80,11 @@ static inline void on_event(void *user, const struct engine_event *event)
     case EVENT_TOKEN:
         note(c, c->n_prefill > 0 && c->done == c->total, "a token before the prompt was done");
         note(c, c->n_answer < ANSWER_MAX, "too many tokens");
-        if (c->n_answer < ANSWER_MAX)
-            c->answer[c->n_answer++] = event->id;
+        if (c->n_answer == ANSWER_MAX)
+            break;
+        if (event->logprobs != NULL)
+            c->logprobs[c->n_logprobs++] = *event->logprobs;
+        c->answer[c->n_answer++] = event->id;
         break;
     case EVENT_END:
         c->reason = event->reason;

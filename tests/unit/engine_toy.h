@@ -343,12 +343,14 @@ static inline int32_t expect(const struct engine_request *r, int32_t *answer,
     uint64_t hash = 0;
     int32_t last = 0, n = 0;
     float logits[VOCAB];
+    int32_t all[CONTEXT];
     for (int32_t i = 0; i < r->n_ids; i++) {
-        last = r->ids[i];
+        last = all[i] = r->ids[i];
         hash = mix(hash ^ (uint64_t)(last + 1));
     }
     for (;;) {
         toy_logits(hash, last, logits);
+        sampler_penalise(&sampler, logits, &r->sampling, all, r->n_ids, n);
         last = sampler_pick(&sampler, logits, &r->sampling, (uint64_t)(r->n_ids + n));
         bool stop = false;
         for (int32_t i = 0; i < r->n_stop_ids; i++)
@@ -356,6 +358,7 @@ static inline int32_t expect(const struct engine_request *r, int32_t *answer,
         *reason = last == SAMPLE_FAULT ? END_FAULT : stop ? END_STOP : END_LENGTH;
         if (last == SAMPLE_FAULT || stop)
             break;
+        all[r->n_ids + n] = last;
         answer[n++] = last;
         if (n == r->tokens_max)
             break;

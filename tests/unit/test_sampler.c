@@ -406,6 +406,16 @@ static void test_check(void **state)
         {{.temperature = 1, .top_p = 1, .min_p = 1.5}, "min_p"},
         {{.temperature = 1, .top_p = 1, .min_p = NAN}, "min_p"},
         {{.temperature = 1, .top_p = 1, .top_k = -1}, "top_k"},
+        {{.top_p = 1, .presence_penalty = 2, .frequency_penalty = -2}, NULL},
+        {{.top_p = 1, .presence_penalty = -2, .frequency_penalty = 2}, NULL},
+        {{.top_p = 1, .repetition_penalty = 2}, NULL},
+        {{.top_p = 1, .presence_penalty = 2.1}, "presence_penalty"},
+        {{.top_p = 1, .presence_penalty = NAN}, "presence_penalty"},
+        {{.top_p = 1, .frequency_penalty = -2.1}, "frequency_penalty"},
+        {{.top_p = 1, .frequency_penalty = NAN}, "frequency_penalty"},
+        {{.top_p = 1, .repetition_penalty = -1}, "repetition_penalty"},
+        {{.top_p = 1, .repetition_penalty = 2.1}, "repetition_penalty"},
+        {{.top_p = 1, .repetition_penalty = NAN}, "repetition_penalty"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         struct error err = {0};
