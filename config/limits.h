@@ -169,6 +169,13 @@
 #define SESSIONS_MAX 32
 /* Requests that may wait: beyond it a client is better told to come back. */
 #define QUEUE_MAX 1024
+/* Steps of priority above and below the usual: interactive, usual and batch work, and room. */
+#define PRIORITY_MAX 4
+/* Requests that go past a waiting one until it counts as one step of priority more: however many
+ * more important ones come, each request starts. */
+#define PRIORITY_PATIENCE 8
+/* Clients that are told longer give up instead of coming back (api.md 2). */
+#define RETRY_AFTER_S_MAX 30
 /* Ids that end an answer; the chat format has one (eos). */
 #define STOP_IDS_MAX 8
 /* Alternatives told with each token of an answer: OpenAI's limit of top_logprobs. */

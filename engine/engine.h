@@ -62,6 +62,8 @@ struct engine_request {
     struct engine_mask mask;
     bool logprobs;            /* EVENT_TOKEN carries them */
     int32_t top_logprobs;     /* alternatives beside the chosen token, 0 to LOGPROBS_TOP_MAX */
+    int32_t priority;         /* -PRIORITY_MAX to PRIORITY_MAX: who waits with more goes first */
+    uint64_t deadline_ms;     /* by clock_ms: then it ends within one step; 0: none */
     uint64_t reuse_namespace; /* later requests may continue what this one leaves behind: its whole
                                  timeline, or a prefix of it at a multiple of 128 tokens; inside one
                                  namespace (one API key) only; 0: never reuse */
@@ -73,7 +75,7 @@ enum engine_event_kind {
     EVENT_END,     /* reason; always the last event of a request, exactly once */
 };
 
-enum end_reason { END_STOP, END_LENGTH, END_CANCELLED, END_FAULT };
+enum end_reason { END_STOP, END_LENGTH, END_CANCELLED, END_FAULT, END_DEADLINE };
 
 struct engine_event {
     enum engine_event_kind kind;
@@ -103,12 +105,15 @@ enum status MUST_CHECK engine_create(struct model *take_model, const struct engi
 void engine_destroy(struct engine *engine);
 
 /** @err ERR_CAPACITY: the queue is full; ERR_INPUT: prompt and answer do not fit the context, an id
- * is outside the vocabulary, more than STOP_IDS_MAX stop ids, or sampling or top_logprobs is out of
- * range.
+ * is outside the vocabulary, more than STOP_IDS_MAX stop ids, or sampling, top_logprobs or priority
+ * is out of range.
  *  @return the request's number in *out (never reused) */
 enum status MUST_CHECK engine_submit(struct engine *engine, const struct engine_request *request,
                                      engine_event_fn *on_event, void *user, uint64_t *out,
                                      struct error *err);
+/** For who was told that the queue is full: when a place in it should be free, by how long requests
+ * ran lately.  @unit seconds, 1 to RETRY_AFTER_S_MAX */
+int32_t engine_retry_after_s(struct engine *engine);
 /** The request ends with END_CANCELLED within one step; unknown numbers are ignored. */
 void engine_cancel(struct engine *engine, uint64_t number);
 

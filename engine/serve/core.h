@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "engine/model/prefix.h"
 #include "engine/serve/sampler.h"
+#include "engine/serve/schedule.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -32,6 +33,8 @@ struct request {
     struct engine_mask mask;
     bool logprobs;
     int32_t top_logprobs;
+    struct schedule_waiting waiting; /* lock */
+    uint64_t started_ms, deadline_ms;
     uint64_t reuse_namespace;
     engine_event_fn *on_event;
     void *user;       /* borrows */
@@ -57,17 +60,19 @@ struct engine {
     struct engine_options options;
     struct prefix *prefix; /* owns; NULL: no prefix cache */
     struct sampler sampler;
-    uint64_t *allowed;          /* owns; [(vocab_size + 63) / 64], of one mask */
-    float *raw;                 /* owns; [vocab_size] logits as the network gave them */
-    struct timeline *timelines; /* owns; [sessions_max] */
-    struct request *requests;   /* owns; [n_requests] */
-    int32_t n_requests;         /* sessions_max + queue_max */
-    uint64_t turn;              /* requests started so far */
+    uint64_t *allowed;                /* owns; [(vocab_size + 63) / 64], of one mask */
+    float *raw;                       /* owns; [vocab_size] logits as the network gave them */
+    struct timeline *timelines;       /* owns; [sessions_max] */
+    struct request *requests;         /* owns; [n_requests] */
+    int32_t n_requests;               /* sessions_max + queue_max */
+    uint64_t turn;                    /* requests started so far */
+    struct schedule_waiting *waiting; /* owns; [n_requests], of the queue at one moment */
     pthread_t thread;
 
     pthread_mutex_t lock;   /* protects all below and the marked members of requests */
     pthread_cond_t work;    /* something was submitted, or stopping */
     struct request **queue; /* owns; [n_requests], oldest first */
+    double mean_ms;         /* how long requests ran lately; 0: none did */
     uint64_t next_number;
     bool stopping;
     engine_task_fn *task; /* NULL: none */

@@ -5,6 +5,7 @@
  */
 #include "engine/engine.h"
 
+#include "engine/base/clock.h"
 #include "engine/base/thread.h"
 #include "engine/serve/core.h"
 #include "kernels/check.h"
@@ -20,68 +21,97 @@ void request_finish(struct engine *e, struct request *r, enum end_reason reason)
     void *user = r->user;
     pthread_mutex_lock(&e->lock);
     ASSERT(r->state != REQUEST_FREE);
-    if (r->state == REQUEST_RUNNING)
+    if (r->state == REQUEST_RUNNING) {
+        double ran_ms = (double)(clock_ms() - r->started_ms);
+        /* The last eight or so count. */
+        e->mean_ms = e->mean_ms == 0 ? ran_ms : e->mean_ms + (ran_ms - e->mean_ms) / 8;
         e->stats.running--;
+    }
     r->state = REQUEST_FREE;
     pthread_mutex_unlock(&e->lock);
     on_event(user, &(struct engine_event){.kind = EVENT_END, .reason = reason});
 }
 
-/* ---- cancel and admission ------------------------------------------------------------------- */
+/* ---- early ends and admission --------------------------------------------------------------- */
 
-/* Takes the first cancelled request (any, when stopping) out of the queue.  @return NULL: none */
-static struct request *queue_take_cancelled(struct engine *e)
+/* Why a request has to end now.  @return false: it need not */
+static bool has_to_end(const struct engine *e, const struct request *r, uint64_t now_ms,
+                       enum end_reason *reason)
+{
+    bool late = r->deadline_ms != 0 && now_ms >= r->deadline_ms;
+    *reason = r->cancel || e->stopping ? END_CANCELLED : END_DEADLINE;
+    return r->cancel || e->stopping || late;
+}
+
+/* Removes a place of the queue.  Under the lock. */
+static void queue_close_gap(struct engine *e, int32_t at)
+{
+    ASSERT(at >= 0 && at < e->stats.waiting);
+    e->stats.waiting--;
+    memmove(&e->queue[at], &e->queue[at + 1],
+            (size_t)(e->stats.waiting - at) * sizeof(struct request *));
+}
+
+/* Takes the first request that has to end out of the queue.  @return NULL: none */
+static struct request *queue_take_ended(struct engine *e, uint64_t now_ms, enum end_reason *reason)
 {
     struct request *taken = NULL;
     pthread_mutex_lock(&e->lock);
-    for (int32_t i = 0; i < e->stats.waiting; i++) {
-        if (e->queue[i]->cancel || e->stopping) {
-            taken = e->queue[i];
-            e->stats.waiting--;
-            memmove(&e->queue[i], &e->queue[i + 1],
-                    (size_t)(e->stats.waiting - i) * sizeof(struct request *));
-            break;
-        }
+    for (int32_t i = 0; i < e->stats.waiting && taken == NULL; i++) {
+        if (!has_to_end(e, e->queue[i], now_ms, reason))
+            continue;
+        taken = e->queue[i];
+        queue_close_gap(e, i);
     }
     pthread_mutex_unlock(&e->lock);
     return taken;
 }
 
-static bool cancelled(struct engine *e, const struct request *r)
-{
-    pthread_mutex_lock(&e->lock);
-    bool yes = r->cancel || e->stopping;
-    pthread_mutex_unlock(&e->lock);
-    return yes;
-}
-
-static void end_cancelled(struct engine *e)
+static void end_some(struct engine *e)
 {
     struct request *r;
-    while ((r = queue_take_cancelled(e)) != NULL)
-        request_finish(e, r, END_CANCELLED);
+    enum end_reason reason;
+    uint64_t now_ms = clock_ms();
+    while ((r = queue_take_ended(e, now_ms, &reason)) != NULL)
+        request_finish(e, r, reason);
     for (int32_t i = 0; i < e->options.sessions_max; i++) {
         struct timeline *t = &e->timelines[i];
-        if (t->request != NULL && cancelled(e, t->request))
-            timeline_finish(e, t, END_CANCELLED);
+        if (t->request == NULL)
+            continue;
+        pthread_mutex_lock(&e->lock);
+        bool ends = has_to_end(e, t->request, now_ms, &reason);
+        pthread_mutex_unlock(&e->lock);
+        if (ends)
+            timeline_finish(e, t, reason);
     }
 }
 
-static struct request *queue_first(struct engine *e)
+/* The request that starts next, and its place.  @return NULL: nobody waits */
+static struct request *queue_first(struct engine *e, int32_t *at)
 {
+    struct request *first = NULL;
     pthread_mutex_lock(&e->lock);
-    struct request *first = e->stats.waiting > 0 ? e->queue[0] : NULL;
+    int32_t n = e->stats.waiting;
+    for (int32_t i = 0; i < n; i++)
+        e->waiting[i] = e->queue[i]->waiting;
+    if (n > 0) {
+        *at = schedule_first(e->waiting, n);
+        first = e->queue[*at];
+    }
     pthread_mutex_unlock(&e->lock);
     return first;
 }
 
-static void start(struct engine *e, struct timeline *t, struct request *r)
+/* `at`: its place in the queue, where others come behind it only. */
+static void start(struct engine *e, struct timeline *t, struct request *r, int32_t at)
 {
     timeline_begin(e, t, r);
+    r->started_ms = clock_ms();
     pthread_mutex_lock(&e->lock);
-    ASSERT(e->stats.waiting > 0 && e->queue[0] == r && r->state == REQUEST_WAITING);
-    e->stats.waiting--;
-    memmove(&e->queue[0], &e->queue[1], (size_t)e->stats.waiting * sizeof(struct request *));
+    ASSERT(e->queue[at] == r && r->state == REQUEST_WAITING);
+    for (int32_t i = 0; i < at; i++)
+        e->queue[i]->waiting.passed++;
+    queue_close_gap(e, at);
     r->state = REQUEST_RUNNING;
     e->stats.running++;
     e->stats.prompt_tokens += (uint64_t)r->n_ids;
@@ -93,11 +123,12 @@ static void start(struct engine *e, struct timeline *t, struct request *r)
 static void admit(struct engine *e)
 {
     struct request *r;
-    while ((r = queue_first(e)) != NULL) {
+    int32_t at;
+    while ((r = queue_first(e, &at)) != NULL) {
         struct timeline *t = timeline_choose(e, r);
         if (t == NULL)
             return;
-        start(e, t, r);
+        start(e, t, r, at);
     }
 }
 
@@ -132,12 +163,12 @@ static void *run(void *context)
 {
     struct engine *e = context;
     while (wait_for_work(e)) {
-        end_cancelled(e);
+        end_some(e);
         admit(e);
         step_run(e);
         task_run(e, e->model);
     }
-    end_cancelled(e);
+    end_some(e);
     task_run(e, NULL);
     return NULL;
 }
@@ -154,6 +185,7 @@ static void engine_free(struct engine *e)
     free(e->timelines);
     free(e->requests);
     free(e->queue);
+    free(e->waiting);
     free(e->allowed);
     free(e->raw);
     prefix_destroy(e->prefix);
@@ -180,6 +212,7 @@ static enum status engine_plan(struct engine *e, struct error *err)
     e->timelines = take_memory(o->sessions_max, sizeof *e->timelines);
     e->requests = take_memory(e->n_requests, sizeof *e->requests);
     e->queue = take_memory(e->n_requests, sizeof *e->queue);
+    e->waiting = take_memory(e->n_requests, sizeof *e->waiting);
     e->allowed = take_memory((vocab_size + 63) / 64, sizeof *e->allowed);
     e->raw = take_memory(vocab_size, sizeof *e->raw);
     sampler_init(&e->sampler, vocab_size);
@@ -261,6 +294,8 @@ static enum status request_check(const struct engine *e, const struct engine_req
         return error_set(err, ERR_INPUT, "stop_ids: must be at most %d", STOP_IDS_MAX);
     if (r->top_logprobs < 0 || r->top_logprobs > LOGPROBS_TOP_MAX)
         return error_set(err, ERR_INPUT, "top_logprobs: must be 0 to %d", LOGPROBS_TOP_MAX);
+    if (r->priority < -PRIORITY_MAX || r->priority > PRIORITY_MAX)
+        return error_set(err, ERR_INPUT, "priority: must be %d to %d", -PRIORITY_MAX, PRIORITY_MAX);
     for (int32_t i = 0; i < r->n_ids; i++) {
         if (r->ids[i] < 0 || r->ids[i] >= vocab_size)
             return error_set(err, ERR_INPUT, "prompt: token %d is outside the vocabulary", i);
@@ -301,6 +336,8 @@ enum status engine_submit(struct engine *e, const struct engine_request *request
         .mask = request->mask,
         .logprobs = request->logprobs,
         .top_logprobs = request->top_logprobs,
+        .waiting.priority = request->priority,
+        .deadline_ms = request->deadline_ms,
         .reuse_namespace = request->reuse_namespace,
         .on_event = on_event,
         .user = user,
@@ -314,6 +351,14 @@ enum status engine_submit(struct engine *e, const struct engine_request *request
     pthread_cond_signal(&e->work);
     pthread_mutex_unlock(&e->lock);
     return OK;
+}
+
+int32_t engine_retry_after_s(struct engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    double mean_ms = e->mean_ms;
+    pthread_mutex_unlock(&e->lock);
+    return schedule_retry_after_s(mean_ms, e->options.sessions_max);
 }
 
 void engine_cancel(struct engine *e, uint64_t number)

@@ -1,4 +1,4 @@
-/* The choice of the next step's segments. */
+/* The choice of the next request and of the next step's segments. */
 #include "engine/serve/schedule.h"
 
 #include "config/limits.h"
@@ -11,6 +11,29 @@ _Static_assert(STEP_TOKENS_MAX >= STEP_PREFILL_MIXED_MAX + SESSIONS_MAX, "decode
 static int32_t min(int32_t a, int32_t b)
 {
     return a < b ? a : b;
+}
+
+int32_t schedule_first(const struct schedule_waiting *waiting, int32_t n)
+{
+    ASSERT(n >= 1);
+    int32_t best = 0, most = INT32_MIN;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t weight = waiting[i].priority + waiting[i].passed / PRIORITY_PATIENCE;
+        if (weight > most) {
+            most = weight;
+            best = i;
+        }
+    }
+    return best;
+}
+
+int32_t schedule_retry_after_s(double mean_ms, int32_t n_slots)
+{
+    ASSERT(n_slots >= 1);
+    double seconds = mean_ms / 1000 / n_slots;
+    if (!(seconds > 1))
+        return 1;
+    return seconds < RETRY_AFTER_S_MAX ? (int32_t)(seconds + 0.5) : RETRY_AFTER_S_MAX;
 }
 
 /* Deals `budget` tokens evenly to the prompts; what short ones leave over goes round again. */

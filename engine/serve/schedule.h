@@ -1,17 +1,35 @@
 /*
- * Which segments go into the next step.  A pure function of what every timeline has to be fed: no
- * clock, no I/O, no allocation, no state, so that its promises can be tested for every input.
+ * Which request starts next, and which segments go into the next step.  Pure functions of what
+ * waits and of what every timeline has to be fed: no clock, no I/O, no allocation, no state, so
+ * that their promises can be tested for every input.
  *
- * Promises: every decoding timeline gets its token in every step; every prefilling one gets at
- * least one token in every step; prompts share what is left evenly, and in a step that decodes they
- * get at most STEP_PREFILL_MIXED_MAX tokens together; nothing that could be fed within these bounds
- * waits.
+ * Promises of the queue: of two requests of one priority the older one starts first; a waiting one
+ * is passed by at most PRIORITY_PATIENCE younger ones for each step of priority that they have
+ * more.
+ *
+ * Promises of a step: every decoding timeline gets its token in every step; every prefilling one
+ * gets at least one token in every step; prompts share what is left evenly, and in a step that
+ * decodes they get at most STEP_PREFILL_MIXED_MAX tokens together; nothing that could be fed within
+ * these bounds waits.
  */
 #ifndef V4BOX_ENGINE_SCHEDULE_H
 #define V4BOX_ENGINE_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* A request that waits. */
+struct schedule_waiting {
+    int32_t priority;
+    int32_t passed; /* younger ones that were started before it */
+};
+
+/** @shape waiting [n], oldest first, n at least 1  @return which one starts next */
+int32_t schedule_first(const struct schedule_waiting *waiting, int32_t n);
+
+/** @unit mean_ms: how long requests ran lately; 0: none did
+ *  @return seconds until one of n_slots should be free, 1 to RETRY_AFTER_S_MAX */
+int32_t schedule_retry_after_s(double mean_ms, int32_t n_slots);
 
 /* What one timeline could be fed; both zero: nothing. */
 struct schedule_slot {

@@ -4,7 +4,6 @@
  */
 #include "engine/base/log.h"
 #include "engine/serve/core.h"
-#include "engine/serve/schedule.h"
 #include "kernels/check.h"
 
 #include <string.h>

@@ -429,7 +429,7 @@ static void live(int32_t from, int32_t to)
             engine_cancel(test.engine, job->number);
             test.cancelled += !job->over;
         }
-        end_cancelled(test.engine);
+        end_some(test.engine);
         admit(test.engine);
         step_run(test.engine);
         while (checked < test.n_jobs && test.jobs[checked].over)

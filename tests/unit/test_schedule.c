@@ -164,12 +164,111 @@ static void test_negative_control(void **state)
     assert_non_null(wrong(slots, 3, good, 64));
 }
 
+/* ---- the queue ------------------------------------------------------------------------------ */
+
+static void test_first(void **state)
+{
+    (void)state;
+    enum { FULL = PRIORITY_PATIENCE };
+    static const struct {
+        struct schedule_waiting waiting[3];
+        int32_t first;
+    } CASES[] = {
+        {{{0, 0}, {0, 0}, {0, 0}}, 0},         {{{0, 0}, {1, 0}, {1, 0}}, 1},
+        {{{-1, 0}, {-2, 0}, {0, 0}}, 2},       {{{0, FULL - 1}, {1, 0}, {0, 0}}, 1},
+        {{{0, FULL}, {1, 0}, {0, 0}}, 0},      {{{-1, FULL}, {1, 0}, {1, 1}}, 1},
+        {{{-1, 2 * FULL}, {0, 0}, {1, 0}}, 0},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++)
+        assert_int_equal(schedule_first(CASES[i].waiting, 3), CASES[i].first);
+}
+
+/* Random arrivals, always more than go: the queue of the engine, and the first broken promise. */
+static const char *serve_queue(int rounds,
+                               int32_t (*first)(const struct schedule_waiting *, int32_t))
+{
+    enum { WAITING = 24 };
+    struct {
+        struct schedule_waiting w;
+        int32_t passed;
+    } queue[WAITING];
+    struct schedule_waiting w[WAITING];
+    int32_t n = 0;
+    for (int round = 0; round < rounds; round++) {
+        while (n < WAITING) {
+            memset(&queue[n], 0, sizeof queue[n]);
+            queue[n++].w.priority = (int32_t)random_below(2 * PRIORITY_MAX + 1) - PRIORITY_MAX;
+        }
+        for (int32_t i = 0; i < n; i++)
+            w[i] = queue[i].w;
+        int32_t at = first(w, n);
+        if (at < 0 || at >= n)
+            return "nobody's place";
+        for (int32_t i = 0; i < at; i++) {
+            queue[i].w.passed++;
+            int32_t more = queue[at].w.priority - queue[i].w.priority;
+            if (more <= 0)
+                return "a younger one of no more priority went first";
+            if (++queue[i].passed > 2 * PRIORITY_MAX * PRIORITY_PATIENCE)
+                return "one was passed too often";
+        }
+        n--;
+        memmove(&queue[at], &queue[at + 1], (size_t)(n - at) * sizeof queue[0]);
+    }
+    return NULL;
+}
+
+static int32_t youngest(const struct schedule_waiting *waiting, int32_t n)
+{
+    (void)waiting;
+    return n - 1;
+}
+
+/* Without patience the least important one waits for ever. */
+static int32_t most_important(const struct schedule_waiting *waiting, int32_t n)
+{
+    int32_t best = 0;
+    for (int32_t i = 0; i < n; i++)
+        best = waiting[i].priority > waiting[best].priority ? i : best;
+    return best;
+}
+
+static void test_queue(void **state)
+{
+    (void)state;
+    const char *what = serve_queue(50000, schedule_first);
+    if (what != NULL)
+        fail_msg("%s", what);
+    assert_string_equal(serve_queue(50000, youngest),
+                        "a younger one of no more priority went first");
+    assert_string_equal(serve_queue(50000, most_important), "one was passed too often");
+}
+
+static void test_retry_after(void **state)
+{
+    (void)state;
+    static const struct {
+        double mean_ms;
+        int32_t slots, seconds;
+    } CASES[] = {{0, 4, 1},      {1, 1, 1},    {1000, 1, 1},    {2400, 1, 2},   {2600, 1, 3},
+                 {40000, 4, 10}, {1e9, 1, 30}, {1e300, 32, 30}, {30000, 1, 30}, {29000, 1, 29}};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++)
+        assert_int_equal(schedule_retry_after_s(CASES[i].mean_ms, CASES[i].slots),
+                         CASES[i].seconds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing),          cmocka_unit_test(test_known),
-        cmocka_unit_test(test_small_exhaustive), cmocka_unit_test(test_random),
-        cmocka_unit_test(test_drains),           cmocka_unit_test(test_negative_control),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_known),
+        cmocka_unit_test(test_small_exhaustive),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_drains),
+        cmocka_unit_test(test_negative_control),
+        cmocka_unit_test(test_first),
+        cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_retry_after),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
