@@ -266,5 +266,10 @@
 #define AUDIT_SPRT_CUT 4
 /* Resamples of a bootstrap: the 2.5 % tail then rests on 50 of them. */
 #define AUDIT_BOOTSTRAPS 2000
+/* The search for a culprit: rows are bits of a word; 48 verdicts try 24 rows one at a time both
+ * ways, and are two hours for a test of two minutes; more culprits than 8 are a broken build. */
+#define ISOLATE_ROWS_MAX 64
+#define ISOLATE_VERDICTS_MAX 48
+#define ISOLATE_CULPRITS_MAX 8
 
 #endif
