@@ -117,18 +117,17 @@ int32_t engine_retry_after_s(struct engine *engine);
 /** The request ends with END_CANCELLED within one step; unknown numbers are ignored. */
 void engine_cancel(struct engine *engine, uint64_t number);
 
-/**
- * A piece of work on the model between two steps; sequences and logits are its own.  Called on the
- * engine thread, once behind every step and again and again when nothing runs, until it says that
- * it is done.  Requests go on meanwhile, one step a call, so a call should not take longer than a
- * step.  Must not call the engine.
- * @return false: done.  With `model` NULL the engine goes down: it is the last call
- */
-typedef bool engine_task_fn(void *user, struct model *model);
+/* Work on the model, with sequences and logits of its own.  Must not call the engine. */
+typedef void engine_work_fn(void *user, struct model *model);
 
-/** Begins a task; one at a time.  @err ERR_CAPACITY: another one is not done */
-enum status MUST_CHECK engine_task_start(struct engine *engine, engine_task_fn *task, void *user,
-                                         struct error *err);
+/**
+ * Runs a piece of work on the engine thread between two steps, and returns when it is done.
+ * Requests wait meanwhile, so it should not take longer than a step; whoever has more to do calls
+ * again, and every running request gets a step in between.  Callers of several threads take turns;
+ * none may be left when engine_destroy ends.
+ * @return false: the engine goes down and nothing was run
+ */
+bool engine_between_steps(struct engine *engine, engine_work_fn *work, void *user);
 
 struct engine_stats {
     uint64_t requests, prompt_tokens, reused_tokens, answer_tokens, steps;

@@ -75,8 +75,11 @@ struct engine {
     double mean_ms;         /* how long requests ran lately; 0: none did */
     uint64_t next_number;
     bool stopping;
-    engine_task_fn *task; /* NULL: none */
-    void *task_user;      /* borrows */
+    engine_work_fn *work_fn; /* to be run between two steps; NULL: none */
+    void *work_user;         /* borrows */
+    uint64_t works_given, works_done;
+    pthread_cond_t worked; /* one was run, or the engine is down */
+    bool down;             /* the thread has ended */
     struct engine_stats stats;
 };
 

@@ -136,26 +136,27 @@ static void admit(struct engine *e)
 static bool wait_for_work(struct engine *e)
 {
     pthread_mutex_lock(&e->lock);
-    while (!e->stopping && e->stats.running == 0 && e->stats.waiting == 0 && e->task == NULL)
+    while (!e->stopping && e->stats.running == 0 && e->stats.waiting == 0 && e->work_fn == NULL)
         pthread_cond_wait(&e->work, &e->lock);
     bool go_on = !e->stopping;
     pthread_mutex_unlock(&e->lock);
     return go_on;
 }
 
-/* Lets the task have its turn.  `model` is NULL when it is the last one. */
-static void task_run(struct engine *e, struct model *model)
+/* Runs the piece of work that waits, if there is one. */
+static void work_between(struct engine *e)
 {
     pthread_mutex_lock(&e->lock);
-    engine_task_fn *task = e->task;
-    void *user = e->task_user;
+    engine_work_fn *work = e->work_fn;
+    void *user = e->work_user;
     pthread_mutex_unlock(&e->lock);
-    if (task == NULL)
+    if (work == NULL)
         return;
-    bool more = task(user, model);
+    work(user, e->model);
     pthread_mutex_lock(&e->lock);
-    if (!more || model == NULL)
-        e->task = NULL;
+    e->work_fn = NULL;
+    e->works_done++;
+    pthread_cond_broadcast(&e->worked);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -166,10 +167,13 @@ static void *run(void *context)
         end_some(e);
         admit(e);
         step_run(e);
-        task_run(e, e->model);
+        work_between(e);
     }
     end_some(e);
-    task_run(e, NULL);
+    pthread_mutex_lock(&e->lock);
+    e->down = true;
+    pthread_cond_broadcast(&e->worked);
+    pthread_mutex_unlock(&e->lock);
     return NULL;
 }
 
@@ -191,6 +195,7 @@ static void engine_free(struct engine *e)
     prefix_destroy(e->prefix);
     sampler_clear(&e->sampler);
     pthread_cond_destroy(&e->work);
+    pthread_cond_destroy(&e->worked);
     pthread_mutex_destroy(&e->lock);
     model_close(e->model);
     free(e);
@@ -256,6 +261,7 @@ enum status engine_create(struct model *take_model, const struct engine_options 
     e->next_number = 1;
     ASSERT(pthread_mutex_init(&e->lock, NULL) == 0);
     ASSERT(pthread_cond_init(&e->work, NULL) == 0);
+    ASSERT(pthread_cond_init(&e->worked, NULL) == 0);
     status = engine_plan(e, err);
     if (status == OK)
         status = thread_start(&e->thread, "engine", run, e, err);
@@ -372,19 +378,23 @@ void engine_cancel(struct engine *e, uint64_t number)
     pthread_mutex_unlock(&e->lock);
 }
 
-enum status engine_task_start(struct engine *e, engine_task_fn *task, void *user, struct error *err)
+bool engine_between_steps(struct engine *e, engine_work_fn *work, void *user)
 {
-    enum status status = OK;
     pthread_mutex_lock(&e->lock);
-    if (e->task != NULL) {
-        status = error_set(err, ERR_CAPACITY, "another task is not done");
-    } else {
-        e->task = task;
-        e->task_user = user;
+    while (e->work_fn != NULL && !e->stopping)
+        pthread_cond_wait(&e->worked, &e->lock);
+    bool ran = false;
+    if (!e->stopping) {
+        e->work_fn = work;
+        e->work_user = user;
+        uint64_t mine = ++e->works_given;
         pthread_cond_signal(&e->work);
+        while (e->works_done < mine && !e->down)
+            pthread_cond_wait(&e->worked, &e->lock);
+        ran = e->works_done >= mine;
     }
     pthread_mutex_unlock(&e->lock);
-    return status;
+    return ran;
 }
 
 void engine_stats_get(struct engine *e, struct engine_stats *out)
