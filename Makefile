@@ -50,7 +50,7 @@ HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
 PROGRAMS := build/engine build/console build/init build/synth
 
-.PHONY: all help image run run-disk stop serve test unit run-unit soak-serve test-harness bench-tokenizer bench-model bench-mask tidy clean setup FORCE
+.PHONY: all help image run run-disk stop serve test unit run-unit soak-serve test-harness bench-tokenizer bench-model bench-mask tidy fuzz fuzz-setup clean setup FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -96,6 +96,11 @@ build/bench-mask: build/musl/tools/bench_mask.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/bench-serve: build/musl/tools/bench_serve.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/schedules: build/musl/tests/serve/schedules.o $(MUSL_LIB) ; $(LINK_MUSL)
 
+# For tests: what ships, but for who speaks.
+build/engine-scripted: build/musl/tests/scripted/main.o $(MUSL_LIB)
+	$(Q)musl-gcc $(LDFLAGS_MUSL) -Wl,--wrap=engine_submit -Wl,--wrap=mask_vocab_create $^ $(LIBS) -o $@
+test: build/engine-scripted
+
 # ---- the same with sanitizers, for tests --------------------------------------------------------
 LINK_HOST = $(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -o $@
 
@@ -113,6 +118,37 @@ build/host/unit/test_init_%: build/host/obj/tests/unit/test_init_%.o $(HOST_BOX)
 build/host/unit/%: build/host/obj/tests/unit/%.o $(HOST_LIB)
 	@mkdir -p $(@D)
 	$(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -lcmocka -o $@
+
+# ---- fuzzing: clang for the engine that makes inputs; make test replays what it found by gcc ------
+CFLAGS_FUZZ := $(CFLAGS_ALL) -g -O1 -fsanitize=fuzzer-no-link,address,undefined \
+               -fno-sanitize-recover=all -fno-omit-frame-pointer
+FUZZ := $(patsubst tests/fuzz/target_%.c,%,$(wildcard tests/fuzz/target_*.c))
+# What parses; the arithmetic does not, and clang 14 does not know all of its CPU features.
+FUZZ_SRC := $(wildcard engine/api/*.c engine/base/*.c engine/text/*.c) engine/model/safetensors.c engine/serve/sampler.c
+FUZZ_LIB := build/fuzz/libv4box.a
+
+build/fuzz/flags: FORCE
+	@mkdir -p $(@D); cmp -s $@ - <<<'$(CFLAGS_FUZZ)' || echo '$(CFLAGS_FUZZ)' >$@
+
+build/fuzz/obj/%.o: %.c build/fuzz/flags | fuzz-setup
+	@mkdir -p $(@D)
+	$(Q)clang-14 $(CFLAGS_FUZZ) $(call ISA_FLAGS,$<) -c $< -o $@
+
+$(FUZZ_LIB): $(FUZZ_SRC:%.c=build/fuzz/obj/%.o)
+	@rm -f $@
+	$(Q)ar rcsD $@ $^
+
+$(FUZZ:%=build/fuzz/%): build/fuzz/%: build/fuzz/obj/tests/fuzz/target_%.o $(FUZZ_LIB)
+	$(Q)clang-14 -fsanitize=fuzzer,address,undefined $^ $(LIBS) -o $@
+
+$(FUZZ:%=build/host/fuzz/%): build/host/fuzz/%: build/host/obj/tests/fuzz/target_%.o \
+                             build/host/obj/tests/fuzz/replay.o $(HOST_LIB)
+	@mkdir -p $(@D)
+	$(LINK_HOST)
+test: $(FUZZ:%=build/host/fuzz/%)
+
+fuzz-setup: setup
+	@tools/setup.sh config/fuzz-packages.txt
 
 # ---- what comes from Debian ---------------------------------------------------------------------
 setup: ## install the Debian packages that this machine lacks
@@ -193,6 +229,12 @@ check-disk: all ## test the disk as a file
 
 soak-power: all ## 50 power cuts during key writes, a new seed each time
 	@$(PYTHON) tests/boot/disk.py soak
+
+# FUZZ_TARGETS="name name" fuzzes only these.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= $(FUZZ)
+fuzz: $(FUZZ:%=build/fuzz/%) ## fuzz every parser of hostile input, FUZZ_SECONDS each, one after another
+	@tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
 tidy: | setup ## check format and file lengths of all C
 	@tools/tidy.sh $(FORMAT_SRC)

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Makes sure that the machine has what the build, the image and the tests need:  setup.sh
-# Installs what is missing of config/host-packages.txt by apt; removes and upgrades nothing.
+# Makes sure that the machine has what the build, the image and the tests need:  setup.sh [LIST]
+# Installs what is missing of LIST (config/host-packages.txt) by apt; removes and upgrades nothing.
 # When nothing is missing it costs one dpkg-query and changes nothing.
 set -euo pipefail
-LIST=$(dirname "$0")/../config/host-packages.txt
+LIST=${1:-$(dirname "$0")/../config/host-packages.txt}
 # The API tests use the fetch and the test runner that came with this version.
 NODE_MAJOR_MIN=18
 

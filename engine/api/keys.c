@@ -135,8 +135,10 @@ static enum status table_parse(const char *path, const struct buf *text, struct 
                                struct error *err)
 {
     out->n = 0;
-    const char *at = text->data, *end = text->data + text->len;
-    for (int number = 1; text->len > 0 && at < end; number++) {
+    if (text->len == 0)
+        return OK;
+    const char *at = text->data, *end = at + text->len;
+    for (int number = 1; at < end; number++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         if (newline == NULL)
             return error_set(err, ERR_INPUT, "%s: line %d: has no end", path, number);

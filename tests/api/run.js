@@ -8,6 +8,7 @@ import { answers } from "./answers.js";
 import { errors } from "./errors.js";
 import { formats } from "./formats.js";
 import { lifecycle } from "./lifecycle.js";
+import { scripted } from "./scripted.js";
 import { smoke } from "./smoke.js";
 import { attach, start, stop } from "./target.js";
 import { tools } from "./tools.js";
@@ -18,11 +19,12 @@ const { values: flags } = parseArgs({ options: {
   url: { type: "string" },
   key: { type: "string" },
   smoke: { type: "boolean", default: false },
-  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "tools", "formats", "anthropic", "lifecycle"] },
+  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "tools", "formats", "anthropic", "lifecycle", "scripted"] },
 } });
 
 const program = { engine: flags.engine, model: flags.model };
-const PARTS = { smoke, answers, errors, formats, anthropic, tools: (server) => tools(server, program), lifecycle: () => lifecycle(program) };
+const PARTS = { smoke, answers, errors, formats, anthropic, tools: (server) => tools(server, program), lifecycle: () => lifecycle(program),
+  scripted: () => scripted(program) };
 const chosen = flags.smoke ? ["smoke"] : flags.part;
 
 if (flags.url) {
@@ -30,5 +32,5 @@ if (flags.url) {
 } else {
   const server = await start(program);
   after(() => stop(server));
-  for (const name of chosen) PARTS[name](server);
+  for (const name of chosen) await PARTS[name](server);
 }

@@ -39,14 +39,18 @@ export function attach(url, key) {
   return { url, key, connect: { host: hostname, port: Number(port) }, client: client(url, key) };
 }
 
-/** Starts `engine serve`; resolves when it listens, rejects with its words when it ends before. */
-export async function start({ engine, model, listen = "127.0.0.1:0", flags = [], keys }) {
+/** Starts `engine serve`; resolves when it listens, rejects with its words when it ends before.
+ * `script`: rules of answers (script.js), for the program that takes them. */
+export async function start({ engine, model, listen = "127.0.0.1:0", flags = [], keys, script }) {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), "v4box-api-"));
   const sock = path.join(dir, "admin.sock");
   const keysPath = keys ?? path.join(dir, "keys");
-  const child = spawn(engine, ["serve", "--model", model, "--listen", listen.replace("DIR", dir),
+  const rules = path.join(dir, "script.json");
+  const play = (list) => fs.writeFileSync(rules, JSON.stringify(list));
+  if (script) play(script);
+  const child = spawn(engine, [...(script ? [rules] : []), "serve", "--model", model, "--listen", listen.replace("DIR", dir),
     "--keys", keysPath, "--admin", sock, ...flags], { stdio: ["ignore", "pipe", "pipe"] });
-  const server = { child, dir, keysPath, out: "", err: "" };
+  const server = { child, dir, keysPath, play, out: "", err: "" };
   server.ended = new Promise((resolve) => child.on("exit", (code, signal) => resolve({ code, signal })));
   child.stdout.setEncoding("utf8").on("data", (text) => (server.out += text));
   child.stderr.setEncoding("utf8").on("data", (text) => (server.err += text));
