@@ -266,6 +266,12 @@
 #define AUDIT_SPRT_CUT 4
 /* Resamples of a bootstrap: the 2.5 % tail then rests on 50 of them. */
 #define AUDIT_BOOTSTRAPS 2000
+/* A value to be remembered, with the NUL: three letters, a dash, four digits. */
+#define AUDIT_VALUE_BYTES 9
+/* Words that bring a text to an exact length: less than two of its sentences. */
+#define AUDIT_PADS_MAX 40
+/* Turns and decoys of one conversation: an agent's working day is shorter. */
+#define AUDIT_TURNS_MAX 64
 /* The search for a culprit: rows are bits of a word; 48 verdicts try 24 rows one at a time both
  * ways, and are two hours for a test of two minutes; more culprits than 8 are a broken build. */
 #define ISOLATE_ROWS_MAX 64
