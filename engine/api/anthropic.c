@@ -25,10 +25,10 @@ static void dump_usage(struct reply *r)
 {
     buf_printf(&r->out,
                "\"usage\":{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,"
-               "\"cache_read_input_tokens\":%d,\"output_tokens\":%d,"
-               "\"v4box\":{\"rendered_tokens\":%d,\"reused_tokens\":%d,\"profile\":\"%s\"}}",
-               r->prompt_tokens - r->reused_tokens, r->reused_tokens, r->answer_tokens,
-               r->prompt_tokens, r->reused_tokens, r->api->profile);
+               "\"cache_read_input_tokens\":%d,\"output_tokens\":%d,",
+               r->prompt_tokens - r->reused_tokens, r->reused_tokens, r->answer_tokens);
+    surface_receipt(r);
+    buf_puts(&r->out, "}");
 }
 
 static void dump_stop(struct reply *r)
@@ -65,7 +65,7 @@ static void dump_back(struct reply *r)
 static void dump_signature(struct reply *r)
 {
     char signature[SIGNATURE_CHARS + 1];
-    anthropic_sign(r->api, r->key, r->reasoning.data, r->reasoning.len, signature);
+    seal_sign(r->seal, r->reasoning.data, r->reasoning.len, signature);
     buf_printf(&r->out, "\"signature\":\"%s\"", signature);
 }
 
@@ -231,11 +231,7 @@ static void whole(struct reply *r)
 
 void anthropic_path(const char *path, char out[API_PARAM_BYTES])
 {
-    /* A path may begin or go on with the one, in which case the other stands for it. */
-    static const struct {
-        const char *from, *to;
-        bool front;
-    } ROWS[] = {
+    static const struct api_path_row ROWS[] = {
         {"response_format.json_schema.schema", "output_config.format.schema", true},
         {"reasoning_effort", "output_config.effort", true},
         {"parallel_tool_calls", "tool_choice.disable_parallel_tool_use", true},
@@ -243,16 +239,7 @@ void anthropic_path(const char *path, char out[API_PARAM_BYTES])
         {".function.parameters", ".input_schema", false},
         {".function", "", false},
     };
-    snprintf(out, API_PARAM_BYTES, "%s", path);
-    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
-        size_t n = strlen(ROWS[i].from);
-        const char *at = strstr(path, ROWS[i].from);
-        bool ends = at != NULL && strchr(".[", at[n]) != NULL; /* the terminating NUL too */
-        if (!ends || (ROWS[i].front && at != path))
-            continue;
-        snprintf(out, API_PARAM_BYTES, "%.*s%s%s", (int)(at - path), path, ROWS[i].to, at + n);
-        return;
-    }
+    api_path(ROWS, sizeof ROWS / sizeof ROWS[0], path, out);
 }
 
 /* The words of this API where it has others. */

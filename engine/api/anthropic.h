@@ -22,11 +22,4 @@ bool anthropic_parse(const struct exchange *x, bool counting, struct request *ou
 /** The path of a field of request.h in the words of the Messages API. */
 void anthropic_path(const char *path, char out[API_PARAM_BYTES]);
 
-#define SIGNATURE_CHARS 44 /* base64 of a MAC of 32 bytes */
-
-/** Signs reasoning of an answer to `key`: proves, as long as this process runs, that it comes back
- *  as it was told. */
-void anthropic_sign(const struct api *api, uint64_t key, const char *text, size_t len,
-                    char out[SIGNATURE_CHARS + 1]);
-
 #endif

@@ -12,13 +12,12 @@
 
 #include "config/limits.h"
 #include "engine/api/messages.h"
+#include "engine/api/translate.h"
 #include "engine/base/log.h"
 #include "kernels/check.h"
 
-#include <sodium.h>
 #include <string.h>
 
-#define BLOCKS_JOINT   "\n\n" /* as the chat encoding joins blocks (model.md 5.2) */
 #define REMINDER_BEGIN "<system-reminder>\n"
 #define REMINDER_END   "\n</system-reminder>"
 #define ERROR_MARK     "Error: " /* is_error has no place in the chat format */
@@ -44,154 +43,35 @@ struct turn_job {
     struct json_object *calls; /* owns, may be NULL */
 };
 
-static bool is_string(struct json_object *value)
-{
-    return json_object_is_type(value, json_type_string);
-}
-
-static bool is_object(struct json_object *value)
-{
-    return json_object_is_type(value, json_type_object);
-}
-
-static void put(struct json_object *object, const char *key, struct json_object *take_value)
-{
-    ASSERT(json_object_object_add(object, key, take_value) == 0);
-}
-
-static struct json_object *new_text(const struct buf *text)
-{
-    return json_object_new_string_len(text->len == 0 ? "" : text->data, (int)text->len);
-}
-
-static void add_string(struct buf *out, struct json_object *string)
-{
-    buf_add(out, json_object_get_string(string), (size_t)json_object_get_string_len(string));
-}
-
-/* Member `key` of `object`, a string that is not empty; else false with the error of its path. */
-static bool take_string(struct json_object *object, const char *path, const char *key,
-                        struct json_object **out, struct api_error *err)
-{
-    *out = json_member(object, key, NULL);
-    if (*out == NULL)
-        return api_fail(err, API_MISSING, "%s.%s", path, key);
-    if (!is_string(*out))
-        return api_fail(err, API_TYPE, "%s.%s", path, key);
-    return json_object_get_string_len(*out) > 0 || api_fail(err, API_EMPTY, "%s.%s", path, key);
-}
-
-/* ---- texts ------------------------------------------------------------------------------------
- */
-
-/* The member `key` of a block, a string that may be empty, behind what `out` has. */
-static bool add_member(struct json_object *block, const char *path, const char *key, int *n,
-                       struct buf *out, struct api_error *err)
-{
-    struct json_object *text = json_member(block, key, NULL);
-    if (!is_string(text))
-        return api_fail(err, text == NULL ? API_MISSING : API_TYPE, "%s.%s", path, key);
-    if ((*n)++ > 0)
-        buf_puts(out, BLOCKS_JOINT);
-    add_string(out, text);
-    return true;
-}
-
-static bool check_block(struct json_object *block, const char *path, struct api_error *err)
-{
-    struct json_object *type = json_member(block, "type", NULL);
-    if (!is_object(block))
-        return api_fail(err, API_TYPE, "%s", path);
-    return is_string(type) || api_fail(err, type == NULL ? API_MISSING : API_TYPE, "%s.type", path);
-}
-
-/* A string or blocks of text. */
-static bool read_text(struct json_object *value, const char *path, struct buf *out,
-                      struct api_error *err)
-{
-    if (is_string(value)) {
-        add_string(out, value);
-        return true;
-    }
-    if (!json_object_is_type(value, json_type_array))
-        return api_fail(err, value == NULL ? API_MISSING : API_TYPE, "%s", path);
-    size_t n = json_object_array_length(value);
-    if (n > CONTENT_PARTS_MAX)
-        return api_fail_limit(err, API_COUNT, path, CONTENT_PARTS_MAX, (int64_t)n);
-    int n_texts = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct json_object *block = json_object_array_get_idx(value, i);
-        char at[API_PARAM_BYTES];
-        snprintf(at, sizeof at, "%s[%zu]", path, i);
-        if (!check_block(block, at, err))
-            return false;
-        if (!json_text_is(json_member(block, "type", NULL), "text"))
-            return api_fail(err, API_CONTENT, "%s.type", at);
-        if (!add_member(block, at, "text", &n_texts, out, err))
-            return false;
-    }
-    return true;
-}
-
-/* ---- signatures -------------------------------------------------------------------------------
- */
-
-void anthropic_sign(const struct api *api, uint64_t key, const char *text, size_t len,
-                    char out[SIGNATURE_CHARS + 1])
-{
-    unsigned char mac[crypto_auth_hmacsha512256_BYTES];
-    crypto_auth_hmacsha512256_state state;
-    crypto_auth_hmacsha512256_init(&state, api->sign_key, sizeof api->sign_key);
-    crypto_auth_hmacsha512256_update(&state, (const unsigned char *)&key, sizeof key);
-    crypto_auth_hmacsha512256_update(&state, (const unsigned char *)text, len);
-    crypto_auth_hmacsha512256_final(&state, mac);
-    sodium_bin2base64(out, SIGNATURE_CHARS + 1, mac, sizeof mac, sodium_base64_VARIANT_ORIGINAL);
-}
-
-_Static_assert(sodium_base64_ENCODED_LEN(crypto_auth_hmacsha512256_BYTES,
-                                         sodium_base64_VARIANT_ORIGINAL) == SIGNATURE_CHARS + 1,
-               "the length of a signature");
-
-static bool is_signed_here(const struct exchange *x, struct json_object *text,
-                           struct json_object *signature)
-{
-    char good[SIGNATURE_CHARS + 1];
-    anthropic_sign(x->user, x->key.number, json_object_get_string(text),
-                   (size_t)json_object_get_string_len(text), good);
-    return is_string(signature) && json_object_get_string_len(signature) == SIGNATURE_CHARS &&
-           sodium_memcmp(json_object_get_string(signature), good, SIGNATURE_CHARS) == 0;
-}
+static const char *const TEXT_TYPES[] = {"text", NULL};
 
 /* ---- blocks -----------------------------------------------------------------------------------
  */
 
-static struct json_object *add_message(struct job *job, const char *role)
-{
-    struct json_object *message = json_object_new_object();
-    put(message, "role", json_object_new_string(role));
-    ASSERT(json_object_array_add(job->messages, message) == 0);
-    return message;
-}
-
 /* The texts so far as a message of the user. */
 static void end_user_text(struct turn_job *t)
 {
-    put(add_message(t->job, "user"), "content", new_text(&t->text));
+    tree_put(tree_add_message(t->job->messages, "user"), "content", tree_new_text(&t->text));
     t->text.len = 0;
     t->n_texts = 0;
 }
 
 static bool take_text(struct turn_job *t, struct json_object *block, const char *path)
 {
-    return add_member(block, path, "text", &t->n_texts, &t->text, t->job->err);
+    return tree_read_member(block, path, "text", &t->n_texts, &t->text, t->job->err);
 }
 
 static bool take_thinking(struct turn_job *t, struct json_object *block, const char *path)
 {
-    if (!add_member(block, path, "thinking", &t->n_thoughts, &t->reasoning, t->job->err))
+    if (!tree_read_member(block, path, "thinking", &t->n_thoughts, &t->reasoning, t->job->err))
         return false;
-    bool here = is_signed_here(t->job->x, json_member(block, "thinking", NULL),
-                               json_member(block, "signature", NULL));
+    struct json_object *text = json_member(block, "thinking", NULL);
+    struct json_object *signature = json_member(block, "signature", NULL);
+    bool here =
+        json_is_string(signature) &&
+        seal_is_signed(t->job->x->key.seal, json_object_get_string(text),
+                       (size_t)json_object_get_string_len(text), json_object_get_string(signature),
+                       (size_t)json_object_get_string_len(signature));
     *(here ? &t->job->signed_here : &t->job->signed_elsewhere) += 1;
     return true;
 }
@@ -208,10 +88,10 @@ static bool take_call(struct turn_job *t, struct json_object *block, const char 
 {
     struct json_object *id, *name, *input = json_member(block, "input", NULL);
     struct buf arguments = {0};
-    if (!take_string(block, path, "id", &id, t->job->err) ||
-        !take_string(block, path, "name", &name, t->job->err))
+    if (!tree_take_string(block, path, "id", &id, t->job->err) ||
+        !tree_take_string(block, path, "name", &name, t->job->err))
         return false;
-    if (input != NULL && !is_object(input))
+    if (input != NULL && !json_is_object(input))
         return api_fail(t->job->err, API_TYPE, "%s.input", path);
     if (t->calls == NULL)
         t->calls = json_object_new_array();
@@ -221,13 +101,7 @@ static bool take_call(struct turn_job *t, struct json_object *block, const char 
         json_dump(&arguments, input);
     else
         buf_puts(&arguments, "{}");
-    struct json_object *call = json_object_new_object(), *function = json_object_new_object();
-    ASSERT(json_object_array_add(t->calls, call) == 0);
-    put(call, "id", json_object_get(id));
-    put(call, "type", json_object_new_string("function"));
-    put(call, "function", function);
-    put(function, "name", json_object_get(name));
-    put(function, "arguments", new_text(&arguments));
+    tree_add_call(t->calls, id, name, tree_new_text(&arguments));
     buf_free(&arguments);
     return true;
 }
@@ -239,19 +113,19 @@ static bool take_result(struct turn_job *t, struct json_object *block, const cha
     struct buf text = {0};
     char at[API_PARAM_BYTES];
     snprintf(at, sizeof at, "%s.content", path);
-    if (!take_string(block, path, "tool_use_id", &id, t->job->err))
+    if (!tree_take_string(block, path, "tool_use_id", &id, t->job->err))
         return false;
     if (is_error != NULL && !json_object_is_type(is_error, json_type_boolean))
         return api_fail(t->job->err, API_TYPE, "%s.is_error", path);
     if (is_error != NULL && json_object_get_boolean(is_error))
         buf_puts(&text, ERROR_MARK);
-    bool good = content == NULL || read_text(content, at, &text, t->job->err);
+    bool good = content == NULL || tree_read_text(content, at, TEXT_TYPES, &text, t->job->err);
     if (good) {
         if (t->n_texts > 0)
             end_user_text(t);
-        struct json_object *message = add_message(t->job, "tool");
-        put(message, "tool_call_id", json_object_get(id));
-        put(message, "content", new_text(&text));
+        struct json_object *message = tree_add_message(t->job->messages, "tool");
+        tree_put(message, "tool_call_id", json_object_get(id));
+        tree_put(message, "content", tree_new_text(&text));
         t->n_results++;
     }
     buf_free(&text);
@@ -274,7 +148,7 @@ static const struct {
 
 static bool take_block(struct turn_job *t, struct json_object *block, const char *path)
 {
-    if (!check_block(block, path, t->job->err))
+    if (!tree_check_block(block, path, t->job->err))
         return false;
     struct json_object *type = json_member(block, "type", NULL);
     for (size_t i = 0; i < sizeof BLOCKS / sizeof BLOCKS[0]; i++) {
@@ -286,8 +160,9 @@ static bool take_block(struct turn_job *t, struct json_object *block, const char
 
 static bool take_blocks(struct turn_job *t, struct json_object *content, const char *path)
 {
-    if (is_string(content)) {
-        add_string(&t->text, content);
+    if (json_is_string(content)) {
+        buf_add(&t->text, json_object_get_string(content),
+                (size_t)json_object_get_string_len(content));
         t->n_texts++;
         return true;
     }
@@ -324,12 +199,12 @@ static bool take_assistant(struct job *job, struct json_object *content, const c
     struct turn_job t = {.job = job, .role = ROLE_ASSISTANT};
     bool good = take_blocks(&t, content, path);
     if (good) {
-        struct json_object *message = add_message(job, "assistant");
-        put(message, "content", new_text(&t.text));
+        struct json_object *message = tree_add_message(job->messages, "assistant");
+        tree_put(message, "content", tree_new_text(&t.text));
         if (t.n_thoughts > 0)
-            put(message, "reasoning_content", new_text(&t.reasoning));
+            tree_put(message, "reasoning_content", tree_new_text(&t.reasoning));
         if (t.calls != NULL)
-            put(message, "tool_calls", json_object_get(t.calls));
+            tree_put(message, "tool_calls", json_object_get(t.calls));
     }
     json_object_put(t.calls);
     buf_free(&t.text);
@@ -343,11 +218,12 @@ static bool take_system(struct job *job, struct json_object *content, const char
     struct buf text = {0};
     if (job->begun)
         buf_puts(&text, REMINDER_BEGIN);
-    bool good = read_text(content, path, &text, job->err);
+    bool good = tree_read_text(content, path, TEXT_TYPES, &text, job->err);
     if (job->begun)
         buf_puts(&text, REMINDER_END);
     if (good)
-        put(add_message(job, job->begun ? "user" : "system"), "content", new_text(&text));
+        tree_put(tree_add_message(job->messages, job->begun ? "user" : "system"), "content",
+                 tree_new_text(&text));
     buf_free(&text);
     return good;
 }
@@ -363,7 +239,7 @@ static bool take_message(struct job *job, struct json_object *message, size_t id
 {
     char path[API_PARAM_BYTES];
     snprintf(path, sizeof path, "messages[%zu].content", idx);
-    if (!is_object(message))
+    if (!json_is_object(message))
         return api_fail(job->err, API_TYPE, "messages[%zu]", idx);
     struct json_object *name = json_member(message, "role", NULL);
     if (name == NULL)
@@ -392,7 +268,7 @@ static bool copy_messages(struct job *job)
     if (n > MESSAGES_MAX)
         return api_fail_limit(job->err, API_COUNT, "messages", MESSAGES_MAX, (int64_t)n);
     job->messages = json_object_new_array_ext((int)n + 1);
-    put(job->to, "messages", job->messages);
+    tree_put(job->to, "messages", job->messages);
     if (system != NULL && !take_system(job, system, "system"))
         return false;
     for (size_t i = 0; i < n; i++) {
@@ -413,21 +289,15 @@ static bool copy_tool(struct job *job, struct json_object *tool, size_t idx, str
                                           {"input_schema", "parameters"},
                                           {"strict", "strict"}};
     struct json_object *type = json_member(tool, "type", NULL);
-    if (!is_object(tool))
+    if (!json_is_object(tool))
         return api_fail(job->err, API_TYPE, "tools[%zu]", idx);
     if (type != NULL && !json_text_is(type, "custom")) /* one that the server would run */
         return api_fail(job->err, API_UNSUPPORTED, "tools[%zu].type", idx);
     if (json_member(tool, "input_schema", NULL) == NULL)
         return api_fail(job->err, API_MISSING, "tools[%zu].input_schema", idx);
-    struct json_object *entry = json_object_new_object(), *function = json_object_new_object();
-    ASSERT(json_object_array_add(to, entry) == 0);
-    put(entry, "type", json_object_new_string("function"));
-    put(entry, "function", function);
-    for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++) {
-        struct json_object *value = json_member(tool, KEYS[i][0], NULL);
-        if (value != NULL)
-            put(function, KEYS[i][1], json_object_get(value));
-    }
+    struct json_object *function = tree_add_function(to);
+    for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
+        tree_put_member(function, KEYS[i][1], tool, KEYS[i][0]);
     return true;
 }
 
@@ -439,7 +309,7 @@ static bool copy_tools(struct job *job, struct json_object *tools)
     if (n > TOOLS_MAX)
         return api_fail_limit(job->err, API_COUNT, "tools", TOOLS_MAX, (int64_t)n);
     struct json_object *to = json_object_new_array();
-    put(job->to, "tools", to);
+    tree_put(job->to, "tools", to);
     for (size_t i = 0; i < n; i++) {
         if (!copy_tool(job, json_object_array_get_idx(tools, i), i, to))
             return false;
@@ -450,13 +320,9 @@ static bool copy_tools(struct job *job, struct json_object *tools)
 static bool copy_named_choice(struct job *job, struct json_object *choice)
 {
     struct json_object *name;
-    if (!take_string(choice, "tool_choice", "name", &name, job->err))
+    if (!tree_take_string(choice, "tool_choice", "name", &name, job->err))
         return false;
-    struct json_object *to = json_object_new_object(), *function = json_object_new_object();
-    put(to, "type", json_object_new_string("function"));
-    put(to, "function", function);
-    put(function, "name", json_object_get(name));
-    put(job->to, "tool_choice", to);
+    tree_put(job->to, "tool_choice", tree_new_choice(name));
     return true;
 }
 
@@ -465,7 +331,7 @@ static bool copy_choice(struct job *job, struct json_object *choice)
     static const struct {
         const char *type, *word; /* NULL: by name */
     } WORDS[] = {{"auto", "auto"}, {"any", "required"}, {"none", "none"}, {"tool", NULL}};
-    if (!is_object(choice))
+    if (!json_is_object(choice))
         return api_fail(job->err, API_TYPE, "tool_choice");
     struct json_object *type = json_member(choice, "type", NULL);
     struct json_object *single = json_member(choice, "disable_parallel_tool_use", NULL);
@@ -474,14 +340,14 @@ static bool copy_choice(struct job *job, struct json_object *choice)
     if (single != NULL && !json_object_is_type(single, json_type_boolean))
         return api_fail(job->err, API_TYPE, "tool_choice.disable_parallel_tool_use");
     if (single != NULL)
-        put(job->to, "parallel_tool_calls",
-            json_object_new_boolean(!json_object_get_boolean(single)));
+        tree_put(job->to, "parallel_tool_calls",
+                 json_object_new_boolean(!json_object_get_boolean(single)));
     for (size_t i = 0; i < sizeof WORDS / sizeof WORDS[0]; i++) {
         if (!json_text_is(type, WORDS[i].type))
             continue;
         if (WORDS[i].word == NULL)
             return copy_named_choice(job, choice);
-        put(job->to, "tool_choice", json_object_new_string(WORDS[i].word));
+        tree_put(job->to, "tool_choice", json_object_new_string(WORDS[i].word));
         return true;
     }
     return api_fail(job->err, API_VALUE, "tool_choice.type");
@@ -495,7 +361,7 @@ static bool copy_stops(struct job *job, struct json_object *stops)
     if (!json_object_is_type(stops, json_type_array))
         return api_fail(job->err, API_TYPE, "stop_sequences");
     if (json_object_array_length(stops) > 0)
-        put(job->to, "stop", json_object_get(stops));
+        tree_put(job->to, "stop", json_object_get(stops));
     return true;
 }
 
@@ -503,7 +369,7 @@ static bool copy_stops(struct job *job, struct json_object *stops)
 static bool copy_format(struct job *job, struct json_object *format)
 {
     static const char PATH[] = "output_config.format";
-    if (!is_object(format))
+    if (!json_is_object(format))
         return api_fail(job->err, API_TYPE, "%s", PATH);
     struct json_object *type = json_member(format, "type", NULL);
     struct json_object *schema = json_member(format, "schema", NULL);
@@ -511,24 +377,18 @@ static bool copy_format(struct job *job, struct json_object *format)
         return api_fail(job->err, API_MISSING, "%s.%s", PATH, type == NULL ? "type" : "schema");
     if (!json_text_is(type, "json_schema"))
         return api_fail(job->err, API_VALUE, "%s.type", PATH);
-    struct json_object *to = json_object_new_object(), *named = json_object_new_object();
-    put(to, "type", json_object_get(type));
-    put(to, "json_schema", named);
-    put(named, "name", json_object_new_string("answer"));
-    put(named, "strict", json_object_new_boolean(true));
-    put(named, "schema", json_object_get(schema));
-    put(job->to, "response_format", to);
+    tree_put(job->to, "response_format", tree_new_format(schema, true));
     return true;
 }
 
 static bool copy_output(struct job *job, struct json_object *config)
 {
-    if (!is_object(config))
+    if (!json_is_object(config))
         return api_fail(job->err, API_TYPE, "output_config");
     struct json_object *effort = json_member(config, "effort", NULL);
     struct json_object *format = json_member(config, "format", NULL);
     if (effort != NULL)
-        put(job->to, "reasoning_effort", json_object_get(effort));
+        tree_put(job->to, "reasoning_effort", json_object_get(effort));
     return format == NULL || copy_format(job, format);
 }
 
@@ -557,7 +417,7 @@ static bool translate(struct job *job)
         if (value == NULL)
             continue;
         if (FIELDS[i].copy == NULL)
-            put(job->to, FIELDS[i].name, json_object_get(value));
+            tree_put(job->to, FIELDS[i].name, json_object_get(value));
         else if (!FIELDS[i].copy(job, value))
             return false;
     }

@@ -26,6 +26,8 @@ static const struct route ROUTES[] = {
     {"POST", "/chat/completions", false, true, api_chat_completions, NULL},
     {"POST", "/v1/messages", false, true, api_messages, &ANTHROPIC_DIALECT},
     {"POST", "/v1/messages/count_tokens", false, true, api_count_tokens, &ANTHROPIC_DIALECT},
+    {"POST", "/v1/responses", false, true, api_responses, &RESPONSES_DIALECT},
+    {"POST", "/responses", false, true, api_responses, &RESPONSES_DIALECT},
     {"POST", "/v1/receipt", false, true, api_receipt, NULL},
     {"GET", "/v1/models", false, false, api_models, NULL},
     {"GET", "/models", false, false, api_models, NULL},
@@ -76,7 +78,6 @@ enum status api_init(struct api *out, struct engine *engine, const struct tokeni
                         .heartbeat_ms = KEEPALIVE_MS};
     snprintf(out->model, sizeof out->model, "deepseek-v4-%s", row);
     make_fingerprint(out, numerics, isa);
-    randombytes_buf(out->sign_key, sizeof out->sign_key);
     return chat_tokens_find(tokenizer, &out->tokens, err);
 }
 

@@ -12,7 +12,6 @@
 #include "engine/text/mask.h"
 #include "engine/text/tokenizer.h"
 
-#include <sodium.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -32,7 +31,6 @@ struct api {
     bool thinking_default;
     int64_t created_s;
     int64_t heartbeat_ms; /* KEEPALIVE_MS, until set otherwise */
-    unsigned char sign_key[crypto_auth_hmacsha512256_KEYBYTES]; /* random, of this process */
 };
 
 /** Names and defaults from the model's row; borrows `numerics`.  @err ERR_INPUT naming a control
@@ -48,13 +46,15 @@ int64_t api_body_bytes_max(const struct api *api);
 const struct route *api_routes(int *n_routes);
 
 extern const struct dialect ANTHROPIC_DIALECT; /* anthropic.c */
+extern const struct dialect RESPONSES_DIALECT; /* responses.c */
 
 /* Handlers; x->user is the struct api. */
 enum MHD_Result api_chat_completions(struct exchange *x); /* openai.c */
 enum MHD_Result api_messages(struct exchange *x);         /* anthropic.c */
 enum MHD_Result api_count_tokens(struct exchange *x);
-enum MHD_Result api_receipt(struct exchange *x); /* receipt.c */
-enum MHD_Result api_models(struct exchange *x);  /* models.c */
+enum MHD_Result api_responses(struct exchange *x); /* responses.c */
+enum MHD_Result api_receipt(struct exchange *x);   /* receipt.c */
+enum MHD_Result api_models(struct exchange *x);    /* models.c */
 enum MHD_Result api_model(struct exchange *x);
 
 #endif

@@ -365,8 +365,9 @@ bool completion_start(const struct api *api, const struct exchange *x,
     c->surface = surface;
     memcpy(c->reply.id, x->id, sizeof c->reply.id);
     c->reply.api = api;
-    c->reply.key = x->key.number;
+    memcpy(c->reply.seal, x->key.seal, sizeof c->reply.seal);
     c->reply.created_s = (int64_t)time(NULL);
+    c->reply.echo = json_object_get(request->echo);
     c->events = request->stream;
     c->reply.include_usage = request->include_usage;
     c->reply.prompt_tokens = (int32_t)prompt->len;
@@ -406,6 +407,9 @@ void completion_free(void *completion)
     buf_free(&c->reply.stop);
     buf_free(&c->reply.reasoning);
     buf_free(&c->reply.content);
+    buf_free(&c->reply.sealed);
+    json_object_put(c->reply.echo);
+    sodium_memzero(c->reply.seal, sizeof c->reply.seal);
     ids_free(&c->ids);
     free(c->reply.calls);
     free(c);

@@ -5,6 +5,7 @@
 #include "kernels/check.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct api_error_row ROWS[API_CODES] = {
@@ -40,6 +41,21 @@ _Bool api_fail_limit(struct api_error *err, enum api_code code, const char *para
     err->limit = limit;
     err->got = got;
     return 0;
+}
+
+void api_path(const struct api_path_row *rows, size_t n_rows, const char *path,
+              char out[API_PARAM_BYTES])
+{
+    snprintf(out, API_PARAM_BYTES, "%s", path);
+    for (size_t i = 0; i < n_rows; i++) {
+        size_t n = strlen(rows[i].from);
+        const char *at = strstr(path, rows[i].from);
+        bool ends = at != NULL && strchr(".[", at[n]) != NULL; /* the terminating NUL too */
+        if (!ends || (rows[i].front && at != path))
+            continue;
+        snprintf(out, API_PARAM_BYTES, "%.*s%s%s", (int)(at - path), path, rows[i].to, at + n);
+        return;
+    }
 }
 
 static void dump_number(struct buf *out, const char *name, int64_t value)

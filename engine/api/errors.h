@@ -7,6 +7,8 @@
 
 #include "engine/base/buf.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Measured to make clients compact their session; context size and prompt length (api.md 5). */
@@ -52,6 +54,16 @@ _Bool api_fail(struct api_error *err, enum api_code code, const char *param, ...
 /** The same with the limit that was crossed and what came instead (NUMBER_NONE: not said). */
 _Bool api_fail_limit(struct api_error *err, enum api_code code, const char *param, int64_t limit,
                      int64_t got);
+
+/* A path may begin with `from`, or go on with it, in which case `to` stands for it. */
+struct api_path_row {
+    const char *from, *to;
+    bool front;
+};
+
+/** The path of a field in the words of another API: the first row that fits, else as it is. */
+void api_path(const struct api_path_row *rows, size_t n_rows, const char *path,
+              char out[API_PARAM_BYTES]);
 
 /** Appends {"error":{"message","type","param","code"[,"limit","got","offset"]}}. */
 void api_error_dump(struct buf *out, const struct api_error *err);

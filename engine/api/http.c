@@ -296,6 +296,7 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **s
              x->key.id[0] == '\0' ? "-" : x->key.id, x->route == NULL ? "-" : x->route->method,
              x->route == NULL ? "-" : x->route->path, x->status, (int)how,
              (long long)(clock_ms() - x->started_ms));
+    sodium_memzero(&x->key, sizeof x->key);
     free(x);
 }
 

@@ -196,6 +196,17 @@ void keys_close(struct keys *keys)
     free(keys);
 }
 
+/* Not the hash that the file holds: who reads the file must not be able to open what was sealed. */
+static void seal_make(const char secret[KEY_SECRET_CHARS], uint8_t out[SEAL_KEY_BYTES])
+{
+    static const unsigned char PURPOSE[] = "v4box seal";
+    crypto_hash_sha256_state state;
+    crypto_hash_sha256_init(&state);
+    crypto_hash_sha256_update(&state, PURPOSE, sizeof PURPOSE);
+    crypto_hash_sha256_update(&state, (const unsigned char *)secret, KEY_SECRET_CHARS);
+    crypto_hash_sha256_final(&state, out);
+}
+
 bool keys_check(struct keys *keys, const char *secret, size_t len, struct key *out)
 {
     /* Whatever comes in is hashed, at most one character more than a real secret: the time tells
@@ -216,6 +227,8 @@ bool keys_check(struct keys *keys, const char *secret, size_t len, struct key *o
     if (good)
         *out = found->key;
     pthread_mutex_unlock(&keys->lock);
+    if (good)
+        seal_make(secret, out->seal);
     return good;
 }
 

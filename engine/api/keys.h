@@ -14,6 +14,7 @@
 #define V4BOX_ENGINE_KEYS_H
 
 #include "config/limits.h"
+#include "engine/api/seal.h"
 #include "engine/base/status.h"
 
 #include <stdbool.h>
@@ -26,12 +27,13 @@
 
 struct keys; /* any thread may call; one lock inside */
 
-/* What a caller may know of a key.  Nothing here is secret. */
+/* What a caller may know of a key. */
 struct key {
     char id[KEY_ID_CHARS + 1];
     char name[KEY_NAME_BYTES_MAX + 1];
     uint64_t number; /* the id read as a base-62 number, plus one: never 0, the same after a
                         restart; serves as engine_request.reuse_namespace */
+    uint8_t seal[SEAL_KEY_BYTES]; /* secret, made of the key itself: only keys_check can fill it */
 };
 
 /**

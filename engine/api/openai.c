@@ -25,11 +25,11 @@ static void dump_usage(struct reply *r)
                "\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
                "\"prompt_tokens_details\":{\"cached_tokens\":%d},"
                "\"completion_tokens_details\":{\"reasoning_tokens\":%d},"
-               "\"prompt_cache_hit_tokens\":%d,\"prompt_cache_miss_tokens\":%d,"
-               "\"v4box\":{\"rendered_tokens\":%d,\"reused_tokens\":%d,\"profile\":\"%s\"}}",
+               "\"prompt_cache_hit_tokens\":%d,\"prompt_cache_miss_tokens\":%d,",
                r->prompt_tokens, r->answer_tokens, r->prompt_tokens + r->answer_tokens, reused,
-               r->reasoning_tokens, reused, r->prompt_tokens - reused, r->prompt_tokens, reused,
-               r->api->profile);
+               r->reasoning_tokens, reused, r->prompt_tokens - reused);
+    surface_receipt(r);
+    buf_puts(&r->out, "}");
 }
 
 /* An event is its beginning, the members of the delta, and its end; `finish`: the reason or NULL.

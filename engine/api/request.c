@@ -421,5 +421,6 @@ void request_clear(struct request *request)
 {
     json_object_put(request->messages);
     json_object_put(request->root);
+    json_object_put(request->echo);
     *request = (struct request){0};
 }

@@ -41,6 +41,7 @@ struct request {
     enum mask_format format;         /* of the content */
     struct json_object *schema;      /* in `root`: MASK_JSON_SCHEMA */
     bool schema_strict;
+    struct json_object *echo; /* owns: what the answer repeats of its request, or NULL */
 };
 
 /**

@@ -22,6 +22,13 @@ void surface_text(struct buf *out, const char *name, const struct buf *text, siz
     json_dump_string(out, text->len == from ? "" : text->data + from, text->len - from);
 }
 
+void surface_receipt(struct reply *r)
+{
+    buf_printf(&r->out,
+               "\"v4box\":{\"rendered_tokens\":%d,\"reused_tokens\":%d,\"profile\":\"%s\"}",
+               r->prompt_tokens, r->reused_tokens, r->api->profile);
+}
+
 static enum MHD_Result go_on(struct exchange *x)
 {
     struct api_error err;

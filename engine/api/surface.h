@@ -20,8 +20,8 @@ enum finish {
 
 /* An answer as far as it is known. */
 struct reply {
-    const struct api *api; /* borrows */
-    uint64_t key;          /* the number of the client's key */
+    const struct api *api;        /* borrows */
+    uint8_t seal[SEAL_KEY_BYTES]; /* of the client's key */
     char id[REQUEST_ID_CHARS + 1];
     int64_t created_s;
     bool include_usage;
@@ -34,9 +34,12 @@ struct reply {
     /* what the events have said */
     size_t reasoning_told, content_told;
     int32_t calls_told;
-    int32_t blocks;    /* begun so far: surfaces that number their parts */
-    const char *block; /* kind of the one that is open, or NULL */
-    struct buf out;    /* owns: to be sent */
+    int32_t blocks;           /* begun so far: surfaces that number their parts */
+    const char *block;        /* kind of the one that is open, or NULL */
+    int32_t events;           /* surfaces that number them too */
+    struct json_object *echo; /* owns: of the request, or NULL */
+    struct buf sealed;        /* owns: the reasoning, once it is sealed */
+    struct buf out;           /* owns: to be sent */
     size_t out_taken;
 };
 
@@ -55,12 +58,16 @@ struct surface {
 
 extern const struct surface OPENAI_SURFACE;    /* openai.c */
 extern const struct surface ANTHROPIC_SURFACE; /* anthropic.c */
+extern const struct surface RESPONSES_SURFACE; /* responses.c */
 
 /** How much of the text from `from` on fits one event, in whole characters; 0: nothing is left. */
 size_t surface_fragment(const struct buf *text, size_t from);
 
 /** Writes `"name":` and the bytes of `text` from `from` on. */
 void surface_text(struct buf *out, const char *name, const struct buf *text, size_t from);
+
+/** Writes `"v4box":` and what the box says of every answer beside its API: the context receipt. */
+void surface_receipt(struct reply *reply);
 
 /** Serves one request of a route; see http_handler. */
 enum MHD_Result surface_answer(struct exchange *x, const struct surface *surface);

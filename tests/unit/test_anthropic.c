@@ -3,83 +3,8 @@
  * that clients rely on, for any answer cut anywhere; and the words of its errors.
  */
 #include "engine/api/anthropic.h"
-#include "engine/api/completion.h"
 
-#include "tests/unit/fake_engine.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-#define SCRIPT_TOKENS_MAX 1500 /* fits FAKE_CONTEXT */
-#define KEY               7
-#define MARK              "\1" /* in the texts below; \2 is </think> */
-
-static struct {
-    int32_t ids[SCRIPT_TOKENS_MAX];
-    int n;
-    enum end_reason reason;
-} script;
-
-static void fake_script(struct fake_request *r)
-{
-    fake_prefill(r, 3);
-    for (int i = 0; i < script.n && !atomic_load(&r->cancelled); i++)
-        fake_token(r, script.ids[i]);
-    fake_end(r, atomic_load(&r->cancelled) ? END_CANCELLED : script.reason);
-}
-
-static struct api api;
-static struct tokenizer *tokenizer;
-static struct json_object *tools;
-
-static int open_text(void **state)
-{
-    static const char TOOLS[] = "[{\"type\":\"function\",\"function\":{\"name\":\"write\"}}]";
-    struct error err;
-    (void)state;
-    assert_int_equal(tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err), OK);
-    assert_int_equal(api_init(&api, NULL, tokenizer, "official", "baseline", &err), OK);
-    assert_int_equal(json_parse(TOOLS, sizeof TOOLS - 1, &tools, NULL, &err), OK);
-    return 0;
-}
-
-static int close_text(void **state)
-{
-    (void)state;
-    json_object_put(tools);
-    tokenizer_close(tokenizer);
-    return 0;
-}
-
-static uint64_t seed = 20261130;
-
-static uint32_t below(uint32_t n)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (uint32_t)(seed >> 33) % n;
-}
-
-static void say(const char *text, size_t len)
-{
-    script.n = 0;
-    for (size_t n; len > 0; text += n, len -= n) {
-        struct ids ids = {0};
-        for (n = 1; *text > 2 && n < len && text[n] != 1 && text[n] != 2;)
-            n++;
-        if (*text == 1 || *text == 2)
-            ids_add(&ids, *text == 1 ? api.tokens.dsml : api.tokens.think_close);
-        else
-            tokenizer_encode(tokenizer, text, n, false, &ids);
-        assert_in_range(script.n + (int)ids.len, 0, SCRIPT_TOKENS_MAX);
-        memcpy(script.ids + script.n, ids.data, ids.len * sizeof *ids.data);
-        script.n += (int)ids.len;
-        ids_free(&ids);
-    }
-}
+#include "tests/unit/scripted_engine.h"
 
 /* ---- a client ---------------------------------------------------------------------------------
  */
@@ -209,54 +134,32 @@ static void told_free(struct told *t)
 
 static struct told ask(bool stream, bool thinking, const char *stop)
 {
-    static const int32_t PROMPT[] = {0, 5, 6, 7, 8};
     struct told t = {.open = -1};
-    struct exchange x = {.id = "req_0123456789abcdef01234567", .key = {.number = KEY}};
     struct request request = {.stream = stream,
                               .thinking = thinking,
-                              .tools = tools,
-                              .tokens_max = SCRIPT_TOKENS_MAX,
+                              .tools = script_tools,
                               .stops = {{stop, strlen(stop)}},
                               .n_stops = stop[0] == '\0' ? 0 : 1};
-    struct ids prompt = {.data = (int32_t *)(uintptr_t)PROMPT, .len = 5};
-    struct completion *c;
+    struct completion *c = script_ask(&ANTHROPIC_SURFACE, &request);
     struct api_error err;
     struct buf all = {0};
-    assert_true(completion_start(&api, &x, &ANTHROPIC_SURFACE, &request, &prompt, &c, &err));
     if (stream) {
-        char bytes[HTTP_CONNECTION_BYTES / 4];
-        ssize_t n;
-        while ((n = completion_read(c, 0, bytes, sizeof bytes)) >= 0) {
-            if (n == 0)
-                fake_wait(1);
-            else
-                buf_add(&all, bytes, (size_t)n);
-        }
-        assert_int_equal(n == MHD_CONTENT_READER_END_OF_STREAM,
-                         memmem(all.data, all.len, "message_stop", 12) != NULL);
+        bool ended = read_stream(c, 0, &all);
+        assert_int_equal(ended, memmem(all.data, all.len, "message_stop", 12) != NULL);
         take_events(&t, all.data, all.len);
+    } else if (read_whole(c, &all, &err)) {
+        assert_int_equal(json_parse(all.data, all.len, &t.message, NULL, NULL), OK);
+        t.stops = 1;
     } else {
-        enum completion_state state;
-        while ((state = completion_collect(c, &err)) == COMPLETION_WAITS)
-            fake_wait(1);
-        if (state == COMPLETION_DONE) {
-            all = completion_take(c);
-            assert_int_equal(json_parse(all.data, all.len, &t.message, NULL, NULL), OK);
-            t.stops = 1;
-        } else {
-            struct buf body = {0};
-            ANTHROPIC_DIALECT.dump_error(&body, &x, &err);
-            struct json_object *error;
-            assert_int_equal(json_parse(body.data, body.len, &error, NULL, NULL), OK);
-            snprintf(t.error, sizeof t.error, "%s",
-                     text_of(json_member(error, "error", NULL), "type"));
-            json_object_put(error);
-            buf_free(&body);
-        }
+        struct exchange x = {.id = "req_0123456789abcdef01234567"};
+        struct json_object *error;
+        ANTHROPIC_DIALECT.dump_error(&all, &x, &err);
+        assert_int_equal(json_parse(all.data, all.len, &error, NULL, NULL), OK);
+        snprintf(t.error, sizeof t.error, "%s", text_of(json_member(error, "error", NULL), "type"));
+        json_object_put(error);
     }
     buf_free(&all);
-    completion_free(c);
-    fake_join();
+    script_end(c);
     return t;
 }
 
@@ -276,11 +179,6 @@ static struct buf plain(const struct told *t)
 
 /* ---- tests ------------------------------------------------------------------------------------
  */
-
-#define WRITE(value)                                                                               \
-    "<" MARK "invoke name=\"write\">\n<" MARK "parameter name=\"text\" string=\"true\">" value     \
-    "</" MARK "parameter>\n</" MARK "invoke>\n"
-#define BLOCK(calls) "\n\n<" MARK "tool_calls>\n" calls "</" MARK "tool_calls>"
 
 static void endings(void **state)
 {
@@ -305,8 +203,7 @@ static void endings(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
-        say(ROWS[i].text, strlen(ROWS[i].text));
-        script.reason = ROWS[i].reason;
+        say_only(ROWS[i].text, ROWS[i].reason);
         for (int stream = 0; stream < 2; stream++) {
             struct told t = ask(stream, ROWS[i].thinking, ROWS[i].stop);
             struct buf kinds = {0};
@@ -359,8 +256,7 @@ static void streams_equal_whole_answers(void **state)
                 buf_puts(&text, below(2) == 0 ? WRITE("a \"b\" é") : WRITE(""));
             buf_puts(&text, "</" MARK "tool_calls>");
         }
-        say(text.len == 0 ? "" : text.data, text.len);
-        script.reason = END_STOP;
+        say_only(buf_cstr(&text), END_STOP);
         if (below(3) == 0) {
             script.n = (int)below((uint32_t)script.n + 1);
             script.reason = END_LENGTH;
@@ -391,9 +287,8 @@ static void thinking_is_signed(void **state)
     static const char TEXT[] = "Hm, well.\2Yes.";
     char want[SIGNATURE_CHARS + 1];
     (void)state;
-    say(TEXT, sizeof TEXT - 1);
-    script.reason = END_STOP;
-    anthropic_sign(&api, KEY, "Hm, well.", 9, want);
+    say_only(TEXT, END_STOP);
+    seal_sign(script_seal, "Hm, well.", 9, want);
     for (int stream = 0; stream < 2; stream++) {
         struct told t = ask(stream, true, "");
         struct json_object *block =
@@ -448,5 +343,5 @@ int main(void)
         cmocka_unit_test(thinking_is_signed),
         cmocka_unit_test(errors),
     };
-    return cmocka_run_group_tests_name("anthropic", tests, open_text, close_text);
+    return cmocka_run_group_tests_name("anthropic", tests, open_script, close_script);
 }

@@ -4,47 +4,14 @@
  */
 #include "engine/api/anthropic.h"
 
-#include "tests/unit/fake_engine.h"
+#include "tests/unit/translated_request.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#define SEAL 7
 
-#include <cmocka.h>
-
-#define KEY 7
-
-static void fake_script(struct fake_request *r)
+static bool parse(const char *body, size_t len, struct request *out, struct api_error *err)
 {
-    fake_end(r, END_STOP);
-}
-
-static struct api api;
-static struct tokenizer *tokenizer;
-
-static int open_text(void **state)
-{
-    struct error err;
-    (void)state;
-    assert_int_equal(tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err), OK);
-    assert_int_equal(api_init(&api, NULL, tokenizer, "official", "baseline", &err), OK);
-    return 0;
-}
-
-static int close_text(void **state)
-{
-    (void)state;
-    tokenizer_close(tokenizer);
-    return 0;
-}
-
-static bool parse(const char *body, size_t len, bool counting, struct request *out,
-                  struct api_error *err)
-{
-    struct exchange x = {.id = "req_0123456789abcdef01234567",
-                         .user = &api,
-                         .key = {.number = KEY},
-                         .body = {.data = (char *)(uintptr_t)body, .len = len}};
-    return anthropic_parse(&x, counting, out, err);
+    struct exchange x = exchange_of(body, len, SEAL);
+    return anthropic_parse(&x, false, out, err);
 }
 
 #define BODY(rest)     "{\"model\": \"deepseek-v4-demo\", \"max_tokens\": 9, " rest "}"
@@ -55,21 +22,9 @@ static bool parse(const char *body, size_t len, bool counting, struct request *o
 #define TOOL           "{\"name\": \"read\", \"input_schema\": {\"type\": \"object\", \"n\": 1.50}}"
 #define FUNCTION       "{\"name\": \"read\", \"parameters\": {\"type\": \"object\", \"n\": 1.50}}"
 
-static void assert_member(const struct request *request, const char *name, const char *want)
-{
-    struct buf got = {0};
-    struct json_object *value =
-        strcmp(name, "messages") == 0 ? request->messages : json_member(request->root, name, NULL);
-    json_dump(&got, value);
-    assert_string_equal(buf_cstr(&got), want);
-    buf_free(&got);
-}
-
 static void translations(void **state)
 {
-    static const struct {
-        const char *body, *member, *want;
-    } ROWS[] = {
+    static const struct translation ROWS[] = {
         {MESSAGES(HI), "messages", "[" HI "]"},
         {BODY("\"system\": \"S\", " ASKED), "messages",
          "[{\"role\": \"system\", \"content\": \"S\"}, " HI "]"},
@@ -130,15 +85,7 @@ static void translations(void **state)
          "null"},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
-        struct request request;
-        struct api_error err = {0};
-        if (!parse(ROWS[i].body, strlen(ROWS[i].body), false, &request, &err))
-            fail_msg("row %zu: %s %s", i, api_error_row(err.code)->code, err.param);
-        assert_member(&request, ROWS[i].member, ROWS[i].want);
-        assert_int_equal(request.tokens_max, 9);
-        request_clear(&request);
-    }
+    assert_translations(ROWS, sizeof ROWS / sizeof ROWS[0]);
 }
 
 static void thinking(void **state)
@@ -158,7 +105,7 @@ static void thinking(void **state)
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         struct request request;
         struct api_error err;
-        assert_true(parse(ROWS[i].body, strlen(ROWS[i].body), false, &request, &err));
+        assert_true(parse(ROWS[i].body, strlen(ROWS[i].body), &request, &err));
         assert_int_equal(request.thinking, ROWS[i].thinking);
         request_clear(&request);
     }
@@ -166,11 +113,7 @@ static void thinking(void **state)
 
 static void refusals(void **state)
 {
-    static const struct {
-        const char *body;
-        enum api_code code;
-        const char *path; /* in the client's words */
-    } ROWS[] = {
+    static const struct refusal ROWS[] = {
         {"{", API_JSON, ""},
         {"[]", API_JSON, ""},
         {"{\"model\": \"deepseek-v4-demo\", " ASKED "}", API_MISSING, "max_tokens"},
@@ -226,17 +169,7 @@ static void refusals(void **state)
         {BODY("\"stream\": 1, " ASKED), API_TYPE, "stream"},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
-        struct request request;
-        struct api_error err = {0};
-        char path[API_PARAM_BYTES];
-        if (parse(ROWS[i].body, strlen(ROWS[i].body), false, &request, &err))
-            fail_msg("row %zu is accepted", i);
-        anthropic_path(err.param, path);
-        assert_int_equal(err.code, ROWS[i].code);
-        assert_string_equal(path, ROWS[i].path);
-        request_clear(&request);
-    }
+    assert_refusals(ROWS, sizeof ROWS / sizeof ROWS[0], anthropic_path);
 }
 
 static void counting_needs_no_limit(void **state)
@@ -244,8 +177,9 @@ static void counting_needs_no_limit(void **state)
     static const char TEXT[] = "{\"model\": \"deepseek-v4-demo\", " ASKED "}";
     struct request request;
     struct api_error err;
+    struct exchange x = exchange_of(TEXT, sizeof TEXT - 1, SEAL);
     (void)state;
-    assert_true(parse(TEXT, strlen(TEXT), true, &request, &err));
+    assert_true(anthropic_parse(&x, true, &request, &err));
     request_clear(&request);
 }
 
@@ -267,77 +201,13 @@ static const char RICH[] = BODY(
 static void cut_anywhere(void **state)
 {
     (void)state;
-    for (size_t n = 0; n < sizeof RICH; n++) {
-        struct request request;
-        struct api_error err = {0};
-        char *exact = malloc(n + 1);
-        assert_non_null(exact);
-        memcpy(exact, RICH, n);
-        bool whole = n == sizeof RICH - 1;
-        assert_int_equal(parse(exact, n, false, &request, &err), whole);
-        if (!whole)
-            assert_int_equal(err.code, API_JSON);
-        request_clear(&request);
-        free(exact);
-    }
+    assert_cut_anywhere(RICH, sizeof RICH - 1);
 }
 
-static const char *const WRONG[] = {"null",  "true", "-1",   "1e99", "\"\"",
-                                    "\"x\"", "[]",   "[[]]", "{}",   "[1]"};
-
-/* Replaces the value numbered `target` under `value`, in order, and counts. */
-static struct json_object *replaced(struct json_object *value, int target, int *n,
-                                    const char *wrong)
-{
-    struct json_object *out = NULL;
-    if ((*n)++ == target) {
-        assert_int_equal(json_parse(wrong, strlen(wrong), &out, NULL, NULL), OK);
-        return out;
-    }
-    if (json_object_is_type(value, json_type_object)) {
-        out = json_object_new_object();
-        json_object_object_foreach(value, key, member)
-            json_object_object_add(out, key, replaced(member, target, n, wrong));
-        return out;
-    }
-    if (json_object_is_type(value, json_type_array)) {
-        out = json_object_new_array();
-        for (size_t i = 0; i < json_object_array_length(value); i++)
-            json_object_array_add(out,
-                                  replaced(json_object_array_get_idx(value, i), target, n, wrong));
-        return out;
-    }
-    return json_object_get(value);
-}
-
-/* Any value of any type anywhere is taken or refused by name, and never gets further. */
 static void wrong_anywhere(void **state)
 {
-    struct json_object *rich;
-    int refused = 0, total = 0, count = 0;
     (void)state;
-    assert_int_equal(json_parse(RICH, sizeof RICH - 1, &rich, NULL, NULL), OK);
-    json_object_put(replaced(rich, -1, &count, "0"));
-    for (int target = 1; target < count; target++) {
-        for (size_t w = 0; w < sizeof WRONG / sizeof WRONG[0]; w++, total++) {
-            struct request request;
-            struct api_error err = {0};
-            struct buf body = {0};
-            int n = 0;
-            struct json_object *bad = replaced(rich, target, &n, WRONG[w]);
-            json_dump(&body, bad);
-            if (!parse(body.data, body.len, false, &request, &err)) {
-                refused++;
-                assert_int_equal(api_error_row(err.code)->status / 100, 4);
-                assert_true(err.param[0] != '\0');
-            }
-            request_clear(&request);
-            json_object_put(bad);
-            buf_free(&body);
-        }
-    }
-    json_object_put(rich);
-    assert_true(count > 50 && refused > total / 2 && refused < total);
+    assert_wrong_anywhere(RICH, sizeof RICH - 1);
 }
 
 /* ---- signatures -------------------------------------------------------------------------------
@@ -348,18 +218,11 @@ static void signatures(void **state)
     char a[SIGNATURE_CHARS + 1], b[SIGNATURE_CHARS + 1], body[1024];
     struct buf first = {0};
     (void)state;
-    anthropic_sign(&api, KEY, "Hm.", 3, a);
-    anthropic_sign(&api, KEY, "Hm.", 3, b);
-    assert_string_equal(a, b);
-    anthropic_sign(&api, KEY + 1, "Hm.", 3, b);
-    assert_string_not_equal(a, b);
-    anthropic_sign(&api, KEY, "Hm!", 3, b);
-    assert_string_not_equal(a, b);
-    struct api other = api;
-    other.sign_key[0] ^= 1;
-    anthropic_sign(&other, KEY, "Hm.", 3, b);
-    assert_string_not_equal(a, b);
-
+    uint8_t key[SEAL_KEY_BYTES];
+    memset(key, SEAL, sizeof key);
+    seal_sign(key, "Hm.", 3, a);
+    key[0] ^= 1;
+    seal_sign(key, "Hm.", 3, b);
     const char *const ROWS[] = {a, b, "", "short"};
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         struct request request;
@@ -369,7 +232,7 @@ static void signatures(void **state)
                  MESSAGES(HI ", {\"role\": \"assistant\", \"content\": [{\"type\": \"thinking\", "
                              "\"thinking\": \"Hm.\", \"signature\": \"%s\"}]}, " HI),
                  ROWS[i]);
-        assert_true(parse(body, strlen(body), false, &request, &err));
+        assert_true(parse(body, strlen(body), &request, &err));
         json_dump(&got, request.messages);
         if (i == 0)
             buf_add(&first, got.data, got.len);
@@ -388,5 +251,5 @@ int main(void)
         cmocka_unit_test(cut_anywhere), cmocka_unit_test(wrong_anywhere),
         cmocka_unit_test(signatures),
     };
-    return cmocka_run_group_tests_name("anthropic_request", tests, open_text, close_text);
+    return cmocka_run_group_tests_name("anthropic_request", tests, open_script, close_script);
 }

@@ -2,50 +2,9 @@
  * Answers without HTTP: whatever the engine does, a streamed and a whole answer say the same, and
  * every one ends in a way that clients understand.
  */
-#include "engine/api/completion.h"
+#include "tests/unit/scripted_engine.h"
 
-#include "tests/unit/fake_engine.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-#define SCRIPT_TOKENS_MAX 40
-
-/* What the next request will be told. */
-static struct {
-    int32_t ids[SCRIPT_TOKENS_MAX];
-    int n;
-    enum end_reason reason;
-} script;
-
-static void fake_script(struct fake_request *r)
-{
-    fake_prefill(r, 3);
-    for (int i = 0; i < script.n && !atomic_load(&r->cancelled); i++)
-        fake_token(r, script.ids[i]);
-    fake_end(r, atomic_load(&r->cancelled) ? END_CANCELLED : script.reason);
-}
-
-static struct api api;
-static struct tokenizer *tokenizer;
-
-static int open_text(void **state)
-{
-    struct error err;
-    (void)state;
-    assert_int_equal(tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err), OK);
-    assert_int_equal(api_init(&api, NULL, tokenizer, "official", "baseline", &err), OK);
-    return 0;
-}
-
-static int close_text(void **state)
-{
-    (void)state;
-    tokenizer_close(tokenizer);
-    return 0;
-}
+#define RANDOM_TOKENS_MAX 40
 
 /* ---- one answer, read to its end ------------------------------------------------------------ */
 
@@ -135,77 +94,28 @@ static void read_events(struct told *t, const char *text, size_t len)
     }
 }
 
-/* Reads with a small and odd buffer: events are cut wherever it ends. */
-static void drain_events(struct completion *c, size_t piece, struct told *t)
-{
-    struct buf all = {0};
-    char bytes[4096];
-    for (;;) {
-        ssize_t n = completion_read(c, all.len, bytes, piece);
-        if (n == MHD_CONTENT_READER_END_OF_STREAM)
-            break;
-        t->broken = n == MHD_CONTENT_READER_END_WITH_ERROR;
-        if (t->broken)
-            break;
-        if (n == 0)
-            fake_wait(1);
-        else
-            buf_add(&all, bytes, (size_t)n);
-    }
-    read_events(t, all.data, all.len);
-    buf_free(&all);
-}
-
-static void drain_whole(struct completion *c, struct told *t)
-{
-    struct api_error err;
-    enum completion_state state;
-    while ((state = completion_collect(c, &err)) == COMPLETION_WAITS)
-        fake_wait(1);
-    if (state == COMPLETION_FAILED) {
-        snprintf(t->error, sizeof t->error, "%s", api_error_row(err.code)->code);
-        return;
-    }
-    assert_int_equal(state, COMPLETION_DONE);
-    struct buf whole = completion_take(c);
-    read_json(t, whole.data, whole.len, "message");
-    buf_free(&whole);
-}
-
 static struct told ask(bool stream, bool thinking, const char *stop, size_t piece)
 {
-    static const int32_t PROMPT[] = {0, 5, 6, 7, 8};
     struct told t = {0};
-    struct exchange x = {.id = "req_0123456789abcdef01234567"};
     struct request request = {.stream = stream,
                               .include_usage = true,
                               .thinking = thinking,
-                              .tokens_max = SCRIPT_TOKENS_MAX,
                               .stops = {{.text = stop, .len = stop == NULL ? 0 : strlen(stop)}},
                               .n_stops = stop != NULL};
-    struct ids prompt = {.data = (int32_t *)(uintptr_t)PROMPT, .len = 5};
-    struct completion *c;
+    struct completion *c = script_ask(&OPENAI_SURFACE, &request);
+    struct buf all = {0};
     struct api_error err;
-    assert_true(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &c, &err));
-    if (stream)
-        drain_events(c, piece, &t);
-    else
-        drain_whole(c, &t);
-    completion_free(c);
-    fake_join();
+    if (stream) {
+        t.broken = !read_stream(c, piece, &all);
+        read_events(&t, all.data, all.len);
+    } else if (read_whole(c, &all, &err)) {
+        read_json(&t, all.data, all.len, "message");
+    } else {
+        snprintf(t.error, sizeof t.error, "%s", api_error_row(err.code)->code);
+    }
+    buf_free(&all);
+    script_end(c);
     return t;
-}
-
-static void say(const char *text, enum end_reason reason)
-{
-    struct ids ids = {0};
-    tokenizer_encode(tokenizer, text, strlen(text), true, &ids);
-    assert_in_range(ids.len, 0, SCRIPT_TOKENS_MAX);
-    if (ids.len > 0)
-        memcpy(script.ids, ids.data, ids.len * sizeof *ids.data);
-    script.n = (int)ids.len;
-    script.reason = reason;
-    ids_free(&ids);
 }
 
 static void assert_text(const struct buf *got, const char *want)
@@ -220,7 +130,7 @@ static void assert_text(const struct buf *got, const char *want)
 static void answer_in_both_forms(void **state)
 {
     (void)state;
-    say("The code is 4711.", END_STOP);
+    say_only("The code is 4711.", END_STOP);
     for (int stream = 0; stream < 2; stream++) {
         struct told t = ask(stream, false, NULL, 4096);
         assert_text(&t.content, "The code is 4711.");
@@ -239,7 +149,7 @@ static void answer_in_both_forms(void **state)
 static void reasoning_comes_apart(void **state)
 {
     (void)state;
-    say("I think so.</think>Yes.", END_LENGTH);
+    say_only("I think so.\2Yes.", END_LENGTH);
     for (int stream = 0; stream < 2; stream++) {
         struct told t = ask(stream, true, NULL, 4096);
         assert_text(&t.reasoning, "I think so.");
@@ -254,7 +164,7 @@ static void reasoning_comes_apart(void **state)
 static void stop_string(void **state)
 {
     (void)state;
-    say("one two three four", END_LENGTH);
+    say_only("one two three four", END_LENGTH);
     for (int stream = 0; stream < 2; stream++) {
         struct told t = ask(stream, false, " three", 4096);
         assert_text(&t.content, "one two");
@@ -272,7 +182,7 @@ static void faults(void **state)
     } ROWS[] = {{"half an ans", END_FAULT}, {"", END_FAULT}, {"x", END_CANCELLED}, {"", END_STOP}};
     (void)state;
     for (size_t i = 0; i < 4; i++) {
-        say(ROWS[i].text, ROWS[i].reason);
+        say_only(ROWS[i].text, ROWS[i].reason);
         for (int stream = 0; stream < 2; stream++) {
             struct told t = ask(stream, false, NULL, 4096);
             assert_string_equal(t.error, "engine_error");
@@ -287,7 +197,7 @@ static void faults(void **state)
 static void nothing_within_the_limit(void **state)
 {
     (void)state;
-    say("", END_LENGTH);
+    say_only("", END_LENGTH);
     struct told t = ask(true, false, NULL, 4096);
     assert_string_equal(t.finish, "length");
     told_free(&t);
@@ -297,20 +207,16 @@ static void nothing_within_the_limit(void **state)
 static void any_ending(void **state)
 {
     static const char *const STOPS[] = {NULL, "e", " the", "\xC3\xA9"};
-    uint32_t seed = 77;
     (void)state;
-    print_message("# seed %u\n", seed);
+    print_message("# seed %llu\n", (unsigned long long)seed);
     for (int round = 0; round < 2000; round++) {
-        seed = seed * 1664525 + 1013904223;
-        script.n = (int)(seed >> 9) % SCRIPT_TOKENS_MAX;
-        script.reason = (enum end_reason)((seed >> 5) % 4);
-        for (int i = 0; i < script.n; i++) {
-            seed = seed * 1664525 + 1013904223;
-            script.ids[i] = (int32_t)(seed >> 8) % tokenizer_vocab_size(tokenizer);
-        }
-        bool thinking = (seed >> 4) & 1;
-        const char *stop = STOPS[(seed >> 6) % 4];
-        struct told events = ask(true, thinking, stop, 1 + (seed >> 7) % 300);
+        script.n = (int)below(RANDOM_TOKENS_MAX);
+        script.reason = (enum end_reason)below(4);
+        for (int i = 0; i < script.n; i++)
+            script.ids[i] = (int32_t)below((uint32_t)tokenizer_vocab_size(tokenizer));
+        bool thinking = below(2) == 0;
+        const char *stop = STOPS[below(4)];
+        struct told events = ask(true, thinking, stop, 1 + below(300));
         struct told whole = ask(false, thinking, stop, 1);
         assert_string_equal(events.finish, whole.finish);
         assert_string_equal(events.error, whole.error);
@@ -353,7 +259,7 @@ static void refusals(void **state)
     /* One token less than the context leaves room for one: asked for more, given one. */
     prompt.len = FAKE_CONTEXT - 1;
     request.tokens_max = 32000;
-    say("", END_LENGTH);
+    say_only("", END_LENGTH);
     assert_true(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &c, &err));
     assert_int_equal(fake_requests[0].asked.tokens_max, 1);
     completion_free(c);
@@ -371,5 +277,5 @@ int main(void)
         cmocka_unit_test(any_ending),
         cmocka_unit_test(refusals),
     };
-    return cmocka_run_group_tests_name("completion", tests, open_text, close_text);
+    return cmocka_run_group_tests_name("completion", tests, open_script, close_script);
 }

@@ -2,74 +2,22 @@
  * Answers with tool calls, without HTTP: a stream joined equals the whole answer, for any block,
  * cut anywhere, in any tokenisation; and what is remembered of an answer is what the model wrote.
  */
-#include "engine/api/completion.h"
+#include "tests/unit/scripted_engine.h"
 
-#include "tests/unit/fake_engine.h"
+#define CALLS_MAX 8
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-#define SCRIPT_TOKENS_MAX 2000 /* fits FAKE_CONTEXT */
-#define CALLS_MAX         8
-#define MARK              "\1" /* in the texts below */
-
-static struct {
-    int32_t ids[SCRIPT_TOKENS_MAX];
-    int n;
-    enum end_reason reason;
-} script;
-
-static void fake_script(struct fake_request *r)
-{
-    fake_prefill(r, 0);
-    for (int i = 0; i < script.n && !atomic_load(&r->cancelled); i++)
-        fake_token(r, script.ids[i]);
-    fake_end(r, atomic_load(&r->cancelled) ? END_CANCELLED : script.reason);
-}
-
-static struct api api;
-static struct tokenizer *tokenizer;
-static struct json_object *tools;
 static int32_t byte_ids[256];
 
-static const char TOOLS[] = "[{\"type\":\"function\",\"function\":{\"name\":\"write\"}}]";
-
-static int open_text(void **state)
+static int open_bytes(void **state)
 {
-    struct error err;
-    (void)state;
-    assert_int_equal(tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err), OK);
-    assert_int_equal(api_init(&api, NULL, tokenizer, "official", "baseline", &err), OK);
-    assert_int_equal(json_parse(TOOLS, sizeof TOOLS - 1, &tools, NULL, &err), OK);
+    open_script(state);
     for (int32_t id = tokenizer_vocab_size(tokenizer) - 1; id >= 0; id--) {
         size_t len;
         const char *bytes = tokenizer_token_bytes(tokenizer, id, &len);
         if (len == 1)
             byte_ids[(unsigned char)bytes[0]] = id;
     }
-    api.turns = turns_create();
     return 0;
-}
-
-static int close_text(void **state)
-{
-    (void)state;
-    turns_destroy(api.turns);
-    json_object_put(tools);
-    tokenizer_close(tokenizer);
-    return 0;
-}
-
-static uint64_t seed = 20261128;
-
-static uint32_t below(uint32_t n)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (uint32_t)(seed >> 33) % n;
 }
 
 /* ---- what a client hears --------------------------------------------------------------------- */
@@ -164,44 +112,23 @@ static void read_events(struct told *t, const char *text, size_t len)
 
 static struct told ask(bool stream, bool thinking, int32_t calls_max)
 {
-    static const int32_t PROMPT[] = {0, 5, 6, 7, 8};
     struct told t = {0};
-    struct exchange x = {.id = "req_0123456789abcdef01234567", .key = {.number = 1}};
-    struct request request = {.stream = stream,
-                              .thinking = thinking,
-                              .tools = tools,
-                              .calls_max = calls_max,
-                              .tokens_max = SCRIPT_TOKENS_MAX};
-    struct ids prompt = {.data = (int32_t *)(uintptr_t)PROMPT, .len = 5};
-    struct completion *c;
-    struct api_error err;
+    struct request request = {
+        .stream = stream, .thinking = thinking, .tools = script_tools, .calls_max = calls_max};
+    struct completion *c = script_ask(&OPENAI_SURFACE, &request);
     struct buf all = {0};
-    assert_true(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &c, &err));
+    struct api_error err;
     if (stream) {
-        char bytes[HTTP_CONNECTION_BYTES / 4];
-        ssize_t n;
-        while ((n = completion_read(c, all.len, bytes, 1 + below(sizeof bytes))) >= 0) {
-            if (n == 0)
-                fake_wait(1);
-            else
-                buf_add(&all, bytes, (size_t)n);
-        }
+        read_stream(c, 0, &all);
         read_events(&t, all.data, all.len);
+    } else if (read_whole(c, &all, &err)) {
+        read_json(&t, all.data, all.len, "message");
+        t.done = true;
     } else {
-        enum completion_state state;
-        while ((state = completion_collect(c, &err)) == COMPLETION_WAITS)
-            fake_wait(1);
-        if (state == COMPLETION_DONE) {
-            all = completion_take(c);
-            read_json(&t, all.data, all.len, "message");
-            t.done = true;
-        } else {
-            snprintf(t.error, sizeof t.error, "%s", api_error_row(err.code)->code);
-        }
+        snprintf(t.error, sizeof t.error, "%s", api_error_row(err.code)->code);
     }
     buf_free(&all);
-    completion_free(c);
-    fake_join();
+    script_end(c);
     return t;
 }
 
@@ -219,46 +146,25 @@ static void assert_text(const struct buf *got, const char *want)
 
 /* ---- what the model says --------------------------------------------------------------------- */
 
-/* Appends tokens for a text in which \1 is the mark and \2 is </think>; `style` 0: the longest
- * tokens, 1: single bytes, 2: a mixture. */
-static void say(const char *text, size_t len, int style)
+/* Adds a text like say(), in tokens as a model might cut it: longest ones and single bytes mixed,
+ * or single bytes alone. */
+static void say_in_pieces(const char *text, size_t len, bool mixed)
 {
     while (len > 0) {
-        struct ids ids = {0};
-        size_t n = 1;
-        if (*text == 1 || *text == 2) {
-            ids_add(&ids, *text == 1 ? api.tokens.dsml : api.tokens.think_close);
-        } else {
-            while (n < len && text[n] != 1 && text[n] != 2)
-                n++;
-            if (style == 2 && n > 1)
-                n = 1 + below((uint32_t)n);
-            if (style == 0 || (style == 2 && below(2) == 0))
-                tokenizer_encode(tokenizer, text, n, false, &ids);
-            else
-                for (size_t i = 0; i < n; i++)
-                    ids_add(&ids, byte_ids[(unsigned char)text[i]]);
-        }
-        assert_in_range(script.n + (int)ids.len, 0, SCRIPT_TOKENS_MAX);
-        memcpy(script.ids + script.n, ids.data, ids.len * sizeof *ids.data);
-        script.n += (int)ids.len;
-        ids_free(&ids);
+        size_t n = plain_len(text, len);
+        if (mixed && n > 1)
+            n = 1 + below((uint32_t)n);
+        if (n == 0)
+            say_control(text[n++]);
+        else if (mixed && below(2) == 0)
+            say(text, n);
+        else
+            for (size_t i = 0; i < n; i++)
+                script_add(&byte_ids[(unsigned char)text[i]], 1);
         text += n;
         len -= n;
     }
 }
-
-static void say_only(const char *text, enum end_reason reason)
-{
-    script.n = 0;
-    script.reason = reason;
-    say(text, strlen(text), 0);
-}
-
-#define WRITE(value)                                                                               \
-    "<" MARK "invoke name=\"write\">\n<" MARK "parameter name=\"text\" string=\"true\">" value     \
-    "</" MARK "parameter>\n</" MARK "invoke>\n"
-#define BLOCK(calls) "\n\n<" MARK "tool_calls>\n" calls "</" MARK "tool_calls>"
 
 /* ---- endings --------------------------------------------------------------------------------- */
 
@@ -343,7 +249,11 @@ static void streams_equal_whole_answers(void **state)
         }
         buf_puts(&text, "</" MARK "tool_calls>");
         script.n = 0;
-        say(text.data, text.len, (int)below(3));
+        uint32_t style = below(3);
+        if (style == 0)
+            say(text.data, text.len);
+        else
+            say_in_pieces(text.data, text.len, style == 1);
         script.reason = END_STOP;
         if (below(3) == 0) {
             script.n = (int)below((uint32_t)script.n);
@@ -386,13 +296,13 @@ static void long_arguments(void **state)
     (void)state;
     script.n = 0;
     script.reason = END_STOP;
-    say(HEAD, sizeof HEAD - 1, 0);
+    say(HEAD, sizeof HEAD - 1);
     buf_puts(&want, "{\"text\": \"");
     while (script.n < SCRIPT_TOKENS_MAX - 200) {
-        say(LINE, sizeof LINE - 1, 0);
+        say(LINE, sizeof LINE - 1);
         buf_puts(&want, LINE);
     }
-    say(TAIL, sizeof TAIL - 1, 0);
+    say(TAIL, sizeof TAIL - 1);
     buf_puts(&want, "\"}");
     assert_true(want.len > 2 * TOOL_FRAGMENT_BYTES);
     for (int stream = 0; stream < 2; stream++) {
@@ -413,8 +323,7 @@ static void long_arguments(void **state)
 static enum chat_source recall(const struct told *t, const char *reasoning, bool thinking,
                                uint64_t key, struct chat_recalled *out)
 {
-    static int32_t PROMPT[] = {0, 5, 6, 7, 8};
-    struct ids before = {.data = PROMPT, .len = 5};
+    struct ids before = script_ids();
     struct json_object *calls = json_object_new_array();
     struct turns_reader reader;
     for (int i = 0; i < t->n_calls; i++) {
@@ -474,7 +383,7 @@ static void answers_are_remembered(void **state)
         struct told t = ask(i % 2 == 0, thinking, ROWS[i].calls_max);
         struct chat_recalled got = {0};
         assert_true(t.done);
-        assert_int_equal(recall(&t, NULL, thinking, 1, &got), ROWS[i].source);
+        assert_int_equal(recall(&t, NULL, thinking, SCRIPT_KEY, &got), ROWS[i].source);
         if (ROWS[i].source == CHAT_REPLAYED) {
             size_t n = got.ids.len, written = (size_t)script.n;
             if (strstr(ROWS[i].text, "\2more") != NULL)
@@ -492,12 +401,13 @@ static void answers_are_remembered(void **state)
         struct chat_recalled other = {0};
         if (thinking && ROWS[i].source == CHAT_REPLAYED) {
             const char *whole = buf_cstr(&t.reasoning);
-            assert_int_equal(recall(&t, whole, true, 1, &other), CHAT_REPLAYED);
-            assert_int_equal(recall(&t, whole + 1, true, 1, &other), CHAT_REPLAYED);
-            assert_int_equal(recall(&t, "Else.", true, 1, &other), CHAT_SENT);
-            assert_int_equal(recall(&t, NULL, false, 1, &other), CHAT_SENT);
+            assert_int_equal(recall(&t, whole, true, SCRIPT_KEY, &other), CHAT_REPLAYED);
+            assert_int_equal(recall(&t, whole + 1, true, SCRIPT_KEY, &other), CHAT_REPLAYED);
+            assert_int_equal(recall(&t, "Else.", true, SCRIPT_KEY, &other), CHAT_SENT);
+            assert_int_equal(recall(&t, NULL, false, SCRIPT_KEY, &other), CHAT_SENT);
         }
-        assert_int_equal(recall(&t, NULL, thinking, 2, &other), CHAT_SENT); /* another key */
+        assert_int_equal(recall(&t, NULL, thinking, SCRIPT_KEY + 1, &other),
+                         CHAT_SENT); /* another key */
         ids_free(&got.ids);
         buf_free(&got.reasoning);
         ids_free(&other.ids);
@@ -514,5 +424,5 @@ int main(void)
         cmocka_unit_test(long_arguments),
         cmocka_unit_test(answers_are_remembered),
     };
-    return cmocka_run_group_tests_name("completion_tools", tests, open_text, close_text);
+    return cmocka_run_group_tests_name("completion_tools", tests, open_bytes, close_script);
 }

@@ -1,0 +1,180 @@
+/*
+ * The API over a serving core that says what a test wants it to say: the script of one answer, a
+ * prompt that asks for it, and the two ways to read it.  Included by one test program.
+ */
+#ifndef V4BOX_TESTS_SCRIPTED_ENGINE_H
+#define V4BOX_TESTS_SCRIPTED_ENGINE_H
+
+#include "engine/api/completion.h"
+
+#include "tests/unit/fake_engine.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define SCRIPT_TOKENS_MAX 2000 /* fits FAKE_CONTEXT */
+#define SCRIPT_PROMPT     5    /* tokens, of which .. */
+#define SCRIPT_REUSED     3
+#define SCRIPT_KEY        7
+#define MARK              "\1" /* in texts: the mark of DSML; \2 is </think> */
+
+#define WRITE(value)                                                                               \
+    "<" MARK "invoke name=\"write\">\n<" MARK "parameter name=\"text\" string=\"true\">" value     \
+    "</" MARK "parameter>\n</" MARK "invoke>\n"
+#define BLOCK(calls) "\n\n<" MARK "tool_calls>\n" calls "</" MARK "tool_calls>"
+
+/* What the next request will be told. */
+static struct {
+    int32_t ids[SCRIPT_TOKENS_MAX];
+    int n;
+    enum end_reason reason;
+} script;
+
+static struct api api;
+static struct tokenizer *tokenizer;
+static struct json_object *script_tools; /* one function, "write" */
+static int32_t script_prompt[SCRIPT_PROMPT] = {0, 5, 6, 7, 8};
+static const uint8_t script_seal[SEAL_KEY_BYTES] = {SCRIPT_KEY};
+static uint64_t seed = 20261130;
+
+static void fake_script(struct fake_request *r)
+{
+    fake_prefill(r, SCRIPT_REUSED);
+    for (int i = 0; i < script.n && !atomic_load(&r->cancelled); i++)
+        fake_token(r, script.ids[i]);
+    fake_end(r, atomic_load(&r->cancelled) ? END_CANCELLED : script.reason);
+}
+
+static inline int open_script(void **state)
+{
+    static const char TOOLS[] = "[{\"type\":\"function\",\"function\":{\"name\":\"write\"}}]";
+    struct error err;
+    (void)state;
+    assert_int_equal(tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err), OK);
+    assert_int_equal(api_init(&api, NULL, tokenizer, "official", "baseline", &err), OK);
+    assert_int_equal(json_parse(TOOLS, sizeof TOOLS - 1, &script_tools, NULL, &err), OK);
+    api.turns = turns_create();
+    return 0;
+}
+
+static inline int close_script(void **state)
+{
+    (void)state;
+    turns_destroy(api.turns);
+    json_object_put(script_tools);
+    tokenizer_close(tokenizer);
+    return 0;
+}
+
+static inline uint32_t below(uint32_t n)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return (uint32_t)(seed >> 33) % n;
+}
+
+/* ---- what the model says --------------------------------------------------------------------- */
+
+static inline void script_add(const int32_t *ids, size_t n)
+{
+    assert_in_range(script.n + (int)n, 0, SCRIPT_TOKENS_MAX);
+    if (n > 0)
+        memcpy(script.ids + script.n, ids, n * sizeof *ids);
+    script.n += (int)n;
+}
+
+/* How far the plain text at the front goes; 0: a control token stands there. */
+static inline size_t plain_len(const char *text, size_t len)
+{
+    size_t n = 0;
+    while (n < len && text[n] != 1 && text[n] != 2)
+        n++;
+    return n;
+}
+
+/* Adds the control token that stands for one byte. */
+static inline void say_control(char byte)
+{
+    script_add(byte == 1 ? &api.tokens.dsml : &api.tokens.think_close, 1);
+}
+
+/* Adds a text, marks included, in the longest tokens. */
+static inline void say(const char *text, size_t len)
+{
+    while (len > 0) {
+        struct ids ids = {0};
+        size_t n = plain_len(text, len);
+        tokenizer_encode(tokenizer, text, n, false, &ids);
+        script_add(ids.data, ids.len);
+        ids_free(&ids);
+        if (n == 0)
+            say_control(text[n++]);
+        text += n;
+        len -= n;
+    }
+}
+
+static inline void say_only(const char *text, enum end_reason reason)
+{
+    script.n = 0;
+    script.reason = reason;
+    say(text, strlen(text));
+}
+
+/* ---- what a client reads --------------------------------------------------------------------- */
+
+static inline struct ids script_ids(void)
+{
+    return (struct ids){.data = script_prompt, .len = SCRIPT_PROMPT};
+}
+
+/* Starts the answer that the script has. */
+static inline struct completion *script_ask(const struct surface *surface, struct request *request)
+{
+    struct exchange x = {.id = "req_0123456789abcdef01234567", .key = {.number = SCRIPT_KEY}};
+    struct ids prompt = script_ids();
+    struct completion *c;
+    struct api_error err;
+    memcpy(x.key.seal, script_seal, sizeof script_seal);
+    request->tokens_max = SCRIPT_TOKENS_MAX;
+    assert_true(completion_start(&api, &x, surface, request, &prompt, &c, &err));
+    return c;
+}
+
+/* Reads an event stream in pieces of that size (0: any).  @return false when it broke off */
+static inline bool read_stream(struct completion *c, size_t piece, struct buf *out)
+{
+    char bytes[HTTP_CONNECTION_BYTES / 4];
+    for (;;) {
+        size_t n_max = piece == 0 ? 1 + below(sizeof bytes) : piece;
+        ssize_t n = completion_read(c, out->len, bytes, n_max);
+        if (n < 0)
+            return n == MHD_CONTENT_READER_END_OF_STREAM;
+        if (n == 0)
+            fake_wait(1);
+        else
+            buf_add(out, bytes, (size_t)n);
+    }
+}
+
+/* Reads a whole answer.  @return false with *err */
+static inline bool read_whole(struct completion *c, struct buf *out, struct api_error *err)
+{
+    enum completion_state state;
+    while ((state = completion_collect(c, err)) == COMPLETION_WAITS)
+        fake_wait(1);
+    if (state == COMPLETION_DONE)
+        *out = completion_take(c);
+    return state == COMPLETION_DONE;
+}
+
+static inline void script_end(struct completion *c)
+{
+    completion_free(c);
+    fake_join();
+}
+
+#endif
