@@ -19,7 +19,7 @@ struct sampling {
     double top_p;       /* (0, 1] */
     double min_p;       /* [0, 1] */
     int32_t top_k;      /* 0: off */
-    uint64_t seed;      /* the same seed, prompt and numerics give the same tokens */
+    uint64_t seed;      /* the same seed, prompt and profile give the same tokens */
     /* What was said already becomes less likely (sampler_penalise).  0: off */
     double presence_penalty, frequency_penalty; /* [-2, 2], of the answer's tokens */
     double repetition_penalty;                  /* (0, 2], of all tokens; 0 and 1: off */
@@ -93,6 +93,7 @@ struct engine_options {
     int32_t context_max;   /* tokens a timeline can hold */
     int32_t queue_max;     /* requests waiting beyond that */
     uint64_t prefix_bytes; /* memory of the prefix cache; 0: only whole timelines are continued */
+    const struct profile *profile; /* borrows, for the engine's life; NULL: official */
     int32_t draft_depth; /* tokens guessed ahead by the draft block; 0: none.  No answer changes */
 };
 

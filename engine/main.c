@@ -14,11 +14,11 @@ static const struct {
 } COMMANDS[] = {
     {"serve", cmd_serve,
      "--model DIR --listen ADDR:PORT|unix:PATH --keys FILE [--admin PATH] [--isa ..]\n"
-     "      [--numerics ..] [--threads N] [--context TOKENS] [--sessions N] [--host NAME]..\n"
+     "      [--profile ..] [--threads N] [--context TOKENS] [--sessions N] [--host NAME]..\n"
      "      [--keepalive-ms N] [--draft 1]"},
     {"logits", cmd_logits,
-     "--model DIR --ids FILE --numerics exact|official [--chunk N] [--positions 0,5,-1] [--draft]"},
-    {"layer", cmd_layer, "--model DIR --ids FILE --layer L --numerics N --in FILE --out FILE"},
+     "--model DIR --ids FILE --profile NAME [--chunk N] [--positions 0,5,-1] [--draft]"},
+    {"layer", cmd_layer, "--model DIR --ids FILE --layer L --profile NAME --in FILE --out FILE"},
     {"tokenize", cmd_tokenize, "--tokenizer FILE [--special] < text"},
     {"detokenize", cmd_detokenize, "--tokenizer FILE < ids"},
     {"render", cmd_render, "--tokenizer FILE --request FILE [--ids]"},

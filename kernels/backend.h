@@ -9,7 +9,13 @@
  * capabilities to ask for.  A broken shape aborts.
  *
  * Numerics are values in the params, never a mode of the backend: `enum round` where a value is
- * stored, and `precise` where it is summed: in double (or to that effect) instead of float32.
+ * stored, `precise` where it is summed: in double (or to that effect) instead of float32, and
+ * values of config/precision.def where the arithmetic itself differs.
+ *
+ * Evidence: every operation that a row of that table names reports what it did, from the code that
+ * did it, into the backend's witness table under `place` (kernels/witness.h).  A rounding is
+ * reported under the row that stands beside it in a comment here, as the value that this rounding
+ * is of it.
  *
  * Promise of every operation: the result of one token (or block) depends on that token's inputs
  * alone, bit for bit: not on its neighbours, not on how many there are, not on threads.
@@ -22,6 +28,7 @@
 
 #include "config/model.h"
 #include "kernels/tensor.h"
+#include "kernels/witness.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,10 +37,31 @@
 enum round {
     ROUND_NONE,
     ROUND_BF16,    /* nearest even */
+    ROUND_TF32,    /* nearest even to 10 bits of fraction */
     ROUND_FP8_128, /* P2: e4m3, one power-of-two scale for 128 values */
     ROUND_FP8_64,  /* P6: the same for 64 values */
     ROUND_FP4_32,  /* P5: e2m1, one power-of-two scale for 32 values */
+    ROUND_NVFP4, /* e2m1, an e4m3 scale for 16 values under a float32 scale for all n: the scale of
+                    all is amax / (6 * 448), that of 16 is e4m3(amax / 6 / scale of all) */
+    ROUNDS
 };
+
+/* Arithmetic of the attention core; the values of attn.prefill and of attn.decode. */
+enum attn_math {
+    ATTN_FP32, /* one softmax over all keys; products and sums as `precise` says */
+    ATTN_BF16, /* as a tensor core does it: q, k, v and probabilities in bf16, products added in
+                  float32; a running softmax over tiles of ATTN_TILE keys, whose denominator is
+                  of the unrounded probabilities */
+    ATTN_BF16_SPLIT_K /* the same over each split of ATTN_SPLIT keys by itself; splits are joined in
+                         order by their maximum and denominator, in float32 */
+};
+#define ATTN_TILE  64
+#define ATTN_SPLIT 256
+_Static_assert((int)ATTN_BF16 == (int)ATTN_PREFILL_BF16 &&
+                   (int)ATTN_BF16 == (int)ATTN_DECODE_BF16 &&
+                   (int)ATTN_BF16_SPLIT_K == (int)ATTN_DECODE_BF16_SPLIT_K &&
+                   ATTN_BF16_SPLIT_K + 1 == (int)ATTN_DECODE_VALUES,
+               "every arithmetic is a value of the table");
 
 /* Cosine and sine interleaved, for one position: [ROPE_HEAD_DIM / 2][2]. */
 #define ROPE_ROW ROPE_HEAD_DIM
@@ -53,7 +81,9 @@ struct hc_pre_params {
     struct tensor fn, base, scale; /* F32 [HC_MIX, HC_MULT * hidden], [HC_MIX], [3] */
     const float *streams;          /* device [n, HC_MULT, hidden] */
     int32_t n, hidden;
-    enum round round; /* of out */
+    struct place place;
+    enum precision_HC_MIX mix;
+    enum round round; /* of out: act.store */
     float *out;       /* device [n, hidden] */
     double *post;     /* device [n, HC_MULT] */
     double *comb;     /* device [n, HC_MULT, HC_MULT], first index is the source stream */
@@ -65,7 +95,9 @@ struct hc_post_params {
     const float *streams;      /* device [n, HC_MULT, hidden] */
     const double *post, *comb; /* as hc_pre left them */
     int32_t n, hidden;
-    enum round round;
+    struct place place;
+    _Bool transposed;   /* audit only: comb[k][j] instead */
+    enum round round;   /* hc.streams */
     float *streams_out; /* device [n, HC_MULT, hidden]; not the same memory as streams */
 };
 
@@ -74,8 +106,10 @@ struct hc_head_params {
     struct tensor fn, base, scale; /* F32 [HC_MULT, HC_MULT * hidden], [HC_MULT], [1] */
     const float *streams;          /* device [n, HC_MULT, hidden] */
     int32_t n, hidden;
-    enum round round;
-    float *out; /* device [n, hidden] */
+    struct place place;
+    enum precision_HC_MIX mix;
+    enum round round; /* act.store */
+    float *out;       /* device [n, hidden] */
 };
 
 /* P1 */
@@ -83,21 +117,33 @@ struct rms_norm_params {
     struct tensor weight; /* BF16 [width] */
     const float *x;       /* device [n, width] */
     int32_t n, width;
-    enum round round;
-    float *out; /* device [n, width]; may be x */
+    struct place place;
+    enum round round; /* act.store */
+    float *out;       /* device [n, width]; may be x */
+};
+
+/* What a product is for: the rows of the precision table that its rounding and its sums belong to.
+ */
+enum linear_use {
+    LINEAR_PLAIN,      /* act.store, sum */
+    LINEAR_ENTRY,      /* act.store, sum.entry */
+    LINEAR_COMPRESSOR, /* comp.project, sum */
+    LINEAR_HEAD,       /* head.logits, sum */
 };
 
 /* y = x W^T for up to LINEAR_OUTS_MAX matrices over one input (P3, P4). */
 struct linear_params {
-    const float *x;      /* device [n, cols] */
-    int32_t n, cols;     /* cols: a multiple of 128 */
-    enum round round_in; /* ROUND_NONE or ROUND_FP8_128, of x */
+    const float *x;  /* device [n, cols] */
+    int32_t n, cols; /* cols: a multiple of 128 */
+    struct place place;
+    enum round round_in; /* ROUND_NONE or ROUND_FP8_128, of x: dense.linear, if w is FP8 */
     int32_t n_outs;
     struct {
         struct tensor w;  /* [rows, cols], any matrix store */
         float *y;         /* device [n, rows] */
         enum round round; /* ROUND_NONE or ROUND_BF16, of y */
         _Bool precise;    /* of the sums */
+        enum linear_use use;
     } outs[LINEAR_OUTS_MAX];
 };
 
@@ -106,9 +152,11 @@ struct grouped_params {
     struct tensor w; /* FP8 [groups * rank, cols] */
     const float *x;  /* device [n, groups, cols] */
     int32_t n, groups, rank, cols;
-    enum round round;
-    _Bool precise;
-    float *y; /* device [n, groups, rank] */
+    struct place place;
+    enum round round_in; /* ROUND_NONE or ROUND_FP8_128, of x: attn.out */
+    enum round round;    /* act.store */
+    _Bool precise;       /* sum */
+    float *y;            /* device [n, groups, rank] */
 };
 
 /* P8 */
@@ -124,7 +172,9 @@ struct query_params {
     float *q;           /* device [n, heads, HEAD_DIM], in place */
     const double *rope; /* device [n, ROPE_ROW] */
     int32_t n, heads;
-    enum round round;
+    struct place place;
+    enum precision_ATTN_QNORM norm;
+    enum precision_ATTN_QUERY store; /* bf16-scaled: q leaves multiplied by HEAD_DIM^-0.5 */
 };
 
 /* (7): norm, rotation, rounding of the first 448 channels, and into the ring. */
@@ -133,7 +183,8 @@ struct kv_store_params {
     const float *kv;      /* device [n, HEAD_DIM] */
     const double *rope;   /* device [n, ROPE_ROW] */
     int32_t n, position;  /* of the first token */
-    enum round round, round_nope;
+    struct place place;
+    enum round round, round_nope; /* kv.entry */
     float *ring; /* device [ring_slots, HEAD_DIM]; position p lies in slot p mod ring_slots */
     int32_t ring_slots;
 };
@@ -154,10 +205,12 @@ struct compressor_pool_params {
     int32_t ring_slots, ratio, width, dim; /* width = 2 * dim when the blocks overlap */
     int32_t block, n;                      /* first block and how many */
     const double *rope;                    /* device [n, ROPE_ROW], of position ratio * block */
+    struct place place;                    /* rows are blocks; n_decode of those */
+    _Bool index;                           /* the indexer's: index.keys, else kv.entry */
     enum round round, round_nope, round_rotated; /* round_nope: main entries; rotated: index keys */
-    _Bool rotate;                                /* Hadamard over the dim (128) channels */
-    _Bool precise;
-    float *cache; /* device [blocks, dim] */
+    _Bool rotate;                                /* Hadamard over the dim channels: index.rotate */
+    _Bool precise;                               /* sum */
+    float *cache;                                /* device [blocks, dim] */
 };
 
 /* (13): rotation by position, Hadamard, rounding of the index queries. */
@@ -165,8 +218,9 @@ struct index_query_params {
     float *q;           /* device [n, heads, INDEX_HEAD_DIM], in place */
     const double *rope; /* device [n, ROPE_ROW] */
     int32_t n, heads;
-    enum round round, round_rotated;
-    _Bool rotate;
+    struct place place;
+    enum round round, round_rotated; /* index.keys */
+    _Bool rotate;                    /* index.rotate */
 };
 
 /* (14)-(16): scores over the visible blocks of one sequence, the best topk, lowest index on ties.
@@ -176,7 +230,10 @@ struct index_select_params {
     const float *weights; /* device [n, heads], not yet scaled */
     const float *keys;    /* device [blocks, INDEX_HEAD_DIM] */
     int32_t n, position, heads, topk;
-    _Bool precise;
+    struct place place;
+    enum precision_INDEX_SCORE score;
+    enum precision_INDEX_TOPK choice;
+    _Bool precise;       /* sum */
     int32_t *selected;   /* device [n, topk], ascending */
     int32_t *n_selected; /* device [n] */
 };
@@ -191,9 +248,12 @@ struct attention_params {
     const int32_t *selected, *n_selected; /* device [n, topk], [n]; NULL: every visible block */
     const double *rope;                   /* device [n, ROPE_ROW], of the queries */
     int32_t n, position, heads, ring_slots, ratio, topk;
-    enum round round;
-    _Bool precise;
-    float *out; /* device [n, heads, HEAD_DIM] */
+    struct place place;  /* all rows of one leg: n_decode is 0 or n */
+    enum attn_math math; /* attn.prefill or attn.decode, as the leg is */
+    _Bool q_scaled;      /* q carries HEAD_DIM^-0.5 already */
+    enum round round;    /* act.store */
+    _Bool precise;       /* sum */
+    float *out;          /* device [n, heads, HEAD_DIM] */
 };
 
 /* (17)-(19) */
@@ -204,8 +264,11 @@ struct route_params {
     const float *x;         /* device [n, hidden] */
     const int32_t *ids;     /* device [n] */
     int32_t n, hidden, top; /* experts a token */
-    double scaling;
-    _Bool precise;
+    struct place place;
+    enum precision_MOE_SCALE scale;
+    double scaling;   /* of the weights, when scale says gate */
+    enum round round; /* of the router logits: moe.route */
+    _Bool precise;    /* sum */
     int32_t *experts; /* device [n, top], ascending */
     float *weights;   /* device [n, top] */
 };
@@ -222,10 +285,15 @@ struct experts_params {
     const int32_t *chosen; /* device [n, top] */
     const float *weights;  /* device [n, top] */
     int32_t n, hidden, inner, top;
-    _Bool precise;
-    double limit;                   /* of the clamp in front of SwiGLU */
-    enum round round_in, round_out; /* as in linear, for each of the three matrices */
-    float *out;                     /* device [n, hidden] */
+    struct place place;
+    enum precision_MOE_SCALE scale;
+    double scaling;          /* of the sum of the routed ones, when scale says kernel */
+    _Bool precise;           /* sum */
+    double limit;            /* of the clamp in front of SwiGLU: moe.clamp; INFINITY: off */
+    enum round round_in;     /* of the routed experts' inputs: moe.experts */
+    enum round round_shared; /* of the shared ones': dense.linear */
+    enum round round_out;    /* of all three products and of out: act.store */
+    float *out;              /* device [n, hidden] */
 };
 
 /* (2.8): streams_out[m] = e + h[m] */
@@ -233,15 +301,17 @@ struct mtp_join_params {
     const float *e; /* device [n, hidden] */
     const float *h; /* device [n, HC_MULT, hidden] */
     int32_t n, hidden;
-    enum round round;
-    float *streams; /* device [n, HC_MULT, hidden] */
+    struct place place;
+    enum round round; /* hc.streams */
+    float *streams;   /* device [n, HC_MULT, hidden] */
 };
 
 /* The most that any call will ask for; scratch memory is taken once, from these. */
 struct backend_limits {
-    int32_t tokens; /* rows of a step */
-    int32_t cols;   /* input width of the widest matrix */
-    int32_t groups; /* of the grouped output */
+    int32_t tokens;     /* rows of a step */
+    int32_t cols;       /* input width of the widest matrix */
+    int32_t groups;     /* of the grouped output */
+    int32_t group_cols; /* of all groups together: heads * HEAD_DIM */
     int32_t index_heads, topk;
     int32_t inner, hidden, experts,
         top; /* of the expert layer; experts, top with the shared ones */
@@ -280,6 +350,9 @@ struct backend_ops {
     void (*route)(struct backend *b, const struct route_params *p);
     void (*experts)(struct backend *b, const struct experts_params *p);
     void (*mtp_join)(struct backend *b, const struct mtp_join_params *p);
+
+    /* What ran since the last call, into *out (overwritten); then the table is empty. */
+    void (*witness_read)(struct backend *b, struct witness_table *out);
 };
 
 /* Every implementation starts with this member. */

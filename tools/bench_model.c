@@ -1,8 +1,8 @@
 /*
  * How fast the network is on this machine:  bench_model MODEL THREADS [ISA]
- * For every instruction set and numerics: tokens a second in prefill (whole steps) and in decode
- * (one token a step) behind that prompt, the arithmetic this is, and its share of what a loop of
- * multiply-adds in registers reaches in the same run.  One JSON object a line.
+ * For every instruction set and built-in profile: tokens a second in prefill (whole steps) and in
+ * decode (one token a step) behind that prompt, the arithmetic this is, and its share of what a
+ * loop of multiply-adds in registers reaches in the same run.  One JSON object a line.
  */
 #include "engine/model/model.h"
 #include "kernels/cpu/cpu.h"
@@ -134,7 +134,8 @@ struct rates {
     double prefill, decode; /* tokens a second */
 };
 
-static struct rates rates_measure(struct model *model, struct sequence *sequence, float *logits)
+static struct rates rates_measure(struct model *model, const struct profile *profile,
+                                  struct sequence *sequence, float *logits)
 {
     int32_t ids[PROMPT_TOKENS + DECODE_TOKENS];
     struct rates best = {0, 0};
@@ -147,13 +148,13 @@ static struct rates rates_measure(struct model *model, struct sequence *sequence
         sequence_reset(sequence);
         double start = now();
         for (int at = 0; at < PROMPT_TOKENS; at += STEP_TOKENS_MAX) {
-            struct segment s = {sequence, ids + at, STEP_TOKENS_MAX, logits, NULL};
-            model_step(model, &s, 1);
+            struct segment s = {sequence, ids + at, STEP_TOKENS_MAX, logits, NULL, LEG_PREFILL};
+            model_step(model, profile, &s, 1);
         }
         double middle = now();
         for (int at = PROMPT_TOKENS; at < PROMPT_TOKENS + DECODE_TOKENS; at++) {
-            struct segment s = {sequence, ids + at, 1, logits, NULL};
-            model_step(model, &s, 1);
+            struct segment s = {sequence, ids + at, 1, logits, NULL, LEG_DECODE};
+            model_step(model, profile, &s, 1);
         }
         double prefill = PROMPT_TOKENS / (middle - start),
                decode = DECODE_TOKENS / (now() - middle);
@@ -163,10 +164,10 @@ static struct rates rates_measure(struct model *model, struct sequence *sequence
     return best;
 }
 
-static enum status variant_run(const char *dir, enum isa isa, enum numerics numerics, int threads,
-                               double peak, struct error *err)
+static enum status variant_run(const char *dir, enum isa isa, const struct profile *profile,
+                               int threads, double peak, struct error *err)
 {
-    struct model_options options = {numerics, isa, threads};
+    struct model_options options = {isa, threads};
     struct model *model = NULL;
     struct sequence *sequence = NULL;
     float *logits = NULL;
@@ -180,12 +181,12 @@ static enum status variant_run(const char *dir, enum isa isa, enum numerics nume
     }
     if (status == OK) {
         double work = token_work(model_config(model));
-        struct rates rates = rates_measure(model, sequence, logits);
+        struct rates rates = rates_measure(model, profile, sequence, logits);
         printf(
-            "{\"isa\": \"%s\", \"numerics\": \"%s\", \"threads\": %d, \"prefill_tokens_s\": %.0f, "
+            "{\"isa\": \"%s\", \"profile\": \"%s\", \"threads\": %d, \"prefill_tokens_s\": %.0f, "
             "\"decode_tokens_s\": %.0f, \"prefill_gflop_s\": %.1f, \"decode_gflop_s\": %.1f, "
             "\"peak_gflop_s\": %.1f, \"prefill_share\": %.2f, \"decode_share\": %.2f}\n",
-            model_isa_name(model), numerics_name(numerics), threads, rates.prefill, rates.decode,
+            model_isa_name(model), profile->name, threads, rates.prefill, rates.decode,
             2e-9 * work * rates.prefill, 2e-9 * work * rates.decode, 2e-9 * peak,
             work * rates.prefill / peak, work * rates.decode / peak);
         fflush(stdout);
@@ -218,9 +219,11 @@ int main(int argc, char **argv)
         if (!cpu_isa_available(VARIANTS[i].isa) || (only != ISA_AUTO && only != VARIANTS[i].forced))
             continue;
         double peak = peak_rate(VARIANTS[i].peak, threads);
-        for (enum numerics n = NUMERICS_EXACT; n <= NUMERICS_OFFICIAL; n++) {
+        for (int column = 0; column < PROFILE_BUILTINS; column++) {
             struct error err = {0};
-            enum status status = variant_run(argv[1], VARIANTS[i].forced, n, threads, peak, &err);
+            enum status status =
+                variant_run(argv[1], VARIANTS[i].forced,
+                            profile_builtin_at((enum profile_column)column), threads, peak, &err);
             if (status != OK) {
                 fprintf(stderr, "bench_model: %s\n", err.text);
                 return status_exit_code(status);

@@ -112,7 +112,7 @@ static void wait_end(struct client *c)
 
 static struct engine *start(const char *dir, int threads, int32_t sessions, int32_t draft_depth)
 {
-    struct model_options options = {.numerics = NUMERICS_OFFICIAL, .threads = threads};
+    struct model_options options = {.threads = threads};
     struct engine_options engine_options = {.sessions_max = sessions,
                                             .context_max = CONTEXT,
                                             .queue_max = BATCH_MAX,

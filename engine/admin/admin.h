@@ -22,7 +22,7 @@ struct admin_scope {
     struct turns *turns;
     const char *model;     /* the id the API shows */
     const char *isa;       /* model_isa_name() */
-    const char *numerics;  /* numerics_name() */
+    const char *profile;   /* name of the precision profile */
     const char *listening; /* ADDR:PORT or unix:PATH */
 };
 

@@ -75,8 +75,8 @@ static bool run_status(struct call *call)
     const struct {
         const char *name, *value;
     } NAMES[] = {
-        {"version", V4BOX_VERSION},    {"model", scope->model},         {"isa", scope->isa},
-        {"numerics", scope->numerics}, {"listening", scope->listening},
+        {"version", V4BOX_VERSION},  {"model", scope->model},         {"isa", scope->isa},
+        {"profile", scope->profile}, {"listening", scope->listening},
     };
     buf_puts(&call->data, "{");
     for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {

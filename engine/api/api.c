@@ -56,28 +56,28 @@ static bool thinking_default(const char *row)
     return false;
 }
 
-static void make_fingerprint(struct api *api, const char *numerics, const char *isa)
+static void make_fingerprint(struct api *api, const char *profile, const char *isa)
 {
     char text[256], hex[2 * crypto_hash_sha256_BYTES + 1];
     unsigned char hash[crypto_hash_sha256_BYTES];
-    int n = snprintf(text, sizeof text, "%s %s %s %s", V4BOX_VERSION, api->model, numerics, isa);
+    int n = snprintf(text, sizeof text, "%s %s %s %s", V4BOX_VERSION, api->model, profile, isa);
     crypto_hash_sha256(hash, (const unsigned char *)text, (unsigned long long)n);
     sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
     snprintf(api->fingerprint, sizeof api->fingerprint, "fp_%.10s", hex);
 }
 
 enum status api_init(struct api *out, struct engine *engine, const struct tokenizer *tokenizer,
-                     const char *numerics, const char *isa, struct error *err)
+                     const char *profile, const char *isa, struct error *err)
 {
     const char *row = engine_model_config(engine)->name;
     *out = (struct api){.engine = engine,
                         .tokenizer = tokenizer,
-                        .profile = numerics,
+                        .profile = profile,
                         .thinking_default = thinking_default(row),
                         .created_s = (int64_t)time(NULL),
                         .heartbeat_ms = KEEPALIVE_MS};
     snprintf(out->model, sizeof out->model, "deepseek-v4-%s", row);
-    make_fingerprint(out, numerics, isa);
+    make_fingerprint(out, profile, isa);
     return chat_tokens_find(tokenizer, &out->tokens, err);
 }
 

@@ -25,7 +25,7 @@ struct api {
     const struct mask_vocab *masks;    /* borrows; NULL: answers are held to no rule */
     struct chat_tokens tokens;
     char model[MODEL_ID_BYTES];
-    /* Equal fingerprints and seeds give equal answers: version, model, numerics and ISA go in. */
+    /* Equal fingerprints and seeds give equal answers: version, model, profile and ISA go in. */
     char fingerprint[FINGERPRINT_BYTES];
     const char *profile; /* borrows: the name of the precision profile that is live */
     bool thinking_default;
@@ -33,11 +33,11 @@ struct api {
     int64_t heartbeat_ms; /* KEEPALIVE_MS, until set otherwise */
 };
 
-/** Names and defaults from the model's row; borrows `numerics`.  @err ERR_INPUT naming a control
+/** Names and defaults from the model's row; borrows `profile`.  @err ERR_INPUT naming a control
  * token that is missing
  */
 enum status MUST_CHECK api_init(struct api *out, struct engine *engine,
-                                const struct tokenizer *tokenizer, const char *numerics,
+                                const struct tokenizer *tokenizer, const char *profile,
                                 const char *isa, struct error *err);
 
 /** Largest request body for this context. */

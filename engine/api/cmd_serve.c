@@ -22,7 +22,7 @@
 
 struct flags {
     const char *model, *listen, *keys, *admin; /* borrow from argv */
-    const char *isa, *numerics;
+    const char *isa, *profile;
     int threads, context, sessions, draft, keepalive_ms;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
@@ -54,7 +54,7 @@ static const struct {
     {"--keys", offsetof(struct flags, keys), 0},
     {"--admin", offsetof(struct flags, admin), 0},
     {"--isa", offsetof(struct flags, isa), 0},
-    {"--numerics", offsetof(struct flags, numerics), 0},
+    {"--profile", offsetof(struct flags, profile), 0},
     {"--threads", offsetof(struct flags, threads), CPU_THREADS_MAX},
     {"--context", offsetof(struct flags, context), POSITIONS_MAX},
     {"--sessions", offsetof(struct flags, sessions), SESSIONS_MAX},
@@ -91,7 +91,7 @@ static enum status take_flag(struct flags *out, const char *name, const char *va
 static enum status parse_flags(int argc, char **argv, struct flags *out, struct error *err)
 {
     *out = (struct flags){.isa = "auto",
-                          .numerics = "official",
+                          .profile = "official",
                           .context = CONTEXT_DEFAULT,
                           .sessions = SESSIONS_DEFAULT,
                           .draft = DRAFT_DEPTH_DEFAULT,
@@ -115,19 +115,21 @@ static enum status open_engine(struct box *box, const struct flags *flags, struc
     struct model_options options = {.threads = flags->threads};
     if (!isa_parse(flags->isa, &options.isa))
         return error_set(err, ERR_USAGE, "--isa: want auto, baseline, avx2 or avx512");
-    if (!numerics_parse(flags->numerics, &options.numerics))
-        return error_set(err, ERR_USAGE, "--numerics: want exact or official");
+    const struct profile *profile = profile_builtin(flags->profile);
+    if (profile == NULL)
+        return error_set(err, ERR_USAGE, "--profile: want reference, official, balanced or fast");
     struct model *model;
     enum status status = model_open(flags->model, &options, &model, err);
     if (status != OK)
         return status;
     box->scope.isa = model_isa_name(model); /* a constant */
-    box->scope.numerics = numerics_name(options.numerics);
+    box->scope.profile = profile->name;
     return engine_create(model,
                          &(struct engine_options){.sessions_max = flags->sessions,
                                                   .context_max = flags->context,
                                                   .queue_max = QUEUE_DEFAULT,
                                                   .prefix_bytes = PREFIX_BYTES_DEFAULT,
+                                                  .profile = profile,
                                                   .draft_depth = flags->draft},
                          &box->engine, err);
 }
@@ -147,7 +149,7 @@ static enum status open_text(struct box *box, const struct flags *flags, struct 
         return error_set(err, ERR_INPUT, "%s: %d entries, but the model knows %d", path,
                          tokenizer_vocab_size(box->tokenizer), rows);
     status =
-        api_init(&box->api, box->engine, box->tokenizer, box->scope.numerics, box->scope.isa, err);
+        api_init(&box->api, box->engine, box->tokenizer, box->scope.profile, box->scope.isa, err);
     box->api.heartbeat_ms = flags->keepalive_ms;
     box->api.turns = box->turns = turns_create();
     if (status == OK)
@@ -166,7 +168,7 @@ static enum status open_http(struct box *box, const struct flags *flags, struct 
                                    .names = flags->names,
                                    .n_names = flags->n_names,
                                    .body_bytes_max = api_body_bytes_max(&box->api),
-                                   .profile = box->scope.numerics,
+                                   .profile = box->scope.profile,
                                    .user = &box->api};
     options.routes = api_routes(&options.n_routes);
     box->listener.fd = -1;

@@ -16,6 +16,7 @@
 struct layer_options {
     const char *dir, *ids_path, *in_path, *out_path;
     struct model_options model;
+    const struct profile *profile;
     int32_t layer, threads;
 };
 
@@ -25,7 +26,7 @@ static enum status options_parse(int argc, char **argv, struct layer_options *o,
         {"--model", FLAG_TEXT, &o->dir, .required = true},
         {"--ids", FLAG_TEXT, &o->ids_path, .required = true},
         {"--layer", FLAG_NUMBER, &o->layer, .required = true},
-        {"--numerics", FLAG_NUMERICS, &o->model.numerics, .required = true},
+        {"--profile", FLAG_PROFILE, &o->profile, .required = true},
         {"--in", FLAG_TEXT, &o->in_path, .required = true},
         {"--out", FLAG_TEXT, &o->out_path, .required = true},
         {"--isa", FLAG_ISA, &o->model.isa, .required = false},
@@ -79,14 +80,14 @@ static enum status streams_write(const char *path, const float *streams, size_t 
 }
 
 /* In place, in steps of what the network takes. */
-static void layer_run(struct model *model, struct sequence *sequence, int32_t layer,
+static void layer_run(struct model *model, struct sequence *sequence, const struct layer_options *o,
                       const struct ids *ids, float *streams)
 {
     size_t width = (size_t)HC_MULT * (size_t)model_config(model)->hidden_size;
     for (size_t at = 0; at < ids->len; at += STEP_TOKENS_MAX) {
         size_t n = ids->len - at < STEP_TOKENS_MAX ? ids->len - at : STEP_TOKENS_MAX;
         float *rows = streams + at * width;
-        model_layer(model, sequence, layer, ids->data + at, (int32_t)n, rows, rows);
+        model_layer(model, o->profile, sequence, o->layer, ids->data + at, (int32_t)n, rows, rows);
     }
 }
 
@@ -112,7 +113,7 @@ static enum status command_run(const struct layer_options *o, struct error *err)
     if (status == OK)
         status = sequence_create(model, (int32_t)ids.len, &sequence, err);
     if (status == OK) {
-        layer_run(model, sequence, o->layer, &ids, streams);
+        layer_run(model, sequence, o, &ids, streams);
         status = streams_write(o->out_path, streams, values, err);
     }
     free(streams);

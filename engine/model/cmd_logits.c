@@ -15,6 +15,7 @@
 struct logits_options {
     const char *dir, *ids_path, *positions;
     struct model_options model;
+    const struct profile *profile;
     int32_t chunk, threads;
     bool draft, trace;
 };
@@ -46,7 +47,7 @@ static enum status options_parse(int argc, char **argv, struct logits_options *o
     struct flag flags[] = {
         {"--model", FLAG_TEXT, &o->dir, .required = true},
         {"--ids", FLAG_TEXT, &o->ids_path, .required = true},
-        {"--numerics", FLAG_NUMERICS, &o->model.numerics, .required = true},
+        {"--profile", FLAG_PROFILE, &o->profile, .required = true},
         {"--chunk", FLAG_NUMBER, &o->chunk, .required = false},
         {"--positions", FLAG_TEXT, &o->positions, .required = false},
         {"--draft", FLAG_SWITCH, &o->draft, .required = false},
@@ -164,8 +165,8 @@ static enum status row_collect(const struct logits_run *run, const float *row, i
 static enum status step_run(struct logits_run *run, int32_t at, int32_t n, struct error *err)
 {
     int32_t total = (int32_t)run->ids.len;
-    struct segment segment = {run->sequence, run->ids.data + at, n, .logits_all = run->rows};
-    model_step(run->model, &segment, 1);
+    struct segment segment = {run->sequence, run->ids.data + at, n, NULL, run->rows, LEG_PREFILL};
+    model_step(run->model, run->options.profile, &segment, 1);
     for (int32_t i = 0; i < n; i++) {
         const float *row = run->rows + (int64_t)i * run->vocab;
         enum status status = row_collect(run, row, at + i, &run->top1, &run->logits, err);
@@ -189,7 +190,7 @@ static enum status draft_run(struct logits_run *run, struct error *err)
         int32_t n = end - at < STEP_TOKENS_MAX ? end - at : STEP_TOKENS_MAX;
         struct draft_segment draft = {run->sequence, run->ids.data + at + 1, n,
                                       .logits_all = run->rows};
-        model_draft(run->model, &draft, 1);
+        model_draft(run->model, run->options.profile, &draft, 1);
         for (int32_t i = 0; i < n; i++) {
             enum status status = row_collect(run, run->rows + (int64_t)i * run->vocab, at + i,
                                              &run->draft_top1, &run->draft_logits, err);

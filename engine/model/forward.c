@@ -2,8 +2,9 @@
  * The network, once, over the operations of kernels/backend.h (equations: model.md section 2; the
  * numbers in brackets are its).  Reads top down: a step, a block, its two sub-layers.
  *
- * A step takes rows of several sequences.  Dense stages run over all rows; stages with state run
- * for each sequence's span of rows.  There is no decode path: decoding is a span of one row.
+ * A step takes rows of several sequences under one profile.  Dense stages run over all rows; stages
+ * with state run for each sequence's span of rows.  There is no decode path: a span of the decode
+ * leg differs in the arithmetic that the profile chooses for its attention, and in nothing else.
  */
 #include "engine/model/network.h"
 #include "kernels/check.h"
@@ -15,26 +16,56 @@
 struct span {
     struct sequence *sequence;
     int32_t row, n;
-    int32_t position;         /* of the first row */
+    int32_t position; /* of the first row */
+    enum leg leg;
     int32_t csa_row, hca_row; /* where the span's finished blocks lie in block_rope_* */
 };
 
 struct step {
-    int32_t n, n_spans;
+    int32_t n, n_spans, n_decode;
     struct span spans[STEP_TOKENS_MAX];
 };
 
 /* ---- rows and positions --------------------------------------------------------------------- */
 
-static void span_add(struct step *step, struct sequence *sequence, int32_t position, int32_t n)
+static void span_add(struct step *step, struct sequence *sequence, int32_t position, int32_t n,
+                     enum leg leg)
 {
+    ASSERT(leg == LEG_PREFILL || leg == LEG_DECODE);
     ASSERT(n >= 1 && n <= STEP_TOKENS_MAX - step->n);
     ASSERT(position <= sequence->tokens_max - n);
     for (int32_t i = 0; i < step->n_spans; i++)
         ASSERT(step->spans[i].sequence != sequence);
-    step->spans[step->n_spans++] =
-        (struct span){.sequence = sequence, .row = step->n, .n = n, .position = position};
+    step->spans[step->n_spans++] = (struct span){
+        .sequence = sequence, .row = step->n, .n = n, .position = position, .leg = leg};
     step->n += n;
+    step->n_decode += leg == LEG_DECODE ? n : 0;
+}
+
+static struct place place_of(const struct step *step, enum layer_kind kind)
+{
+    return (struct place){kind, step->n_decode};
+}
+
+/* A span is of one leg, whatever `n` counts of it. */
+static struct place span_place(const struct span *span, enum layer_kind kind, int32_t n)
+{
+    return (struct place){kind, span->leg == LEG_DECODE ? n : 0};
+}
+
+static enum layer_kind attention_kind(const struct model *m, int32_t block)
+{
+    int32_t ratio = m->config->compress_ratios[block];
+    if (block >= m->config->num_hidden_layers)
+        return KIND_DRAFT;
+    return ratio == 0 ? KIND_WINDOW : ratio == RATIO_CSA ? KIND_CSA : KIND_HCA;
+}
+
+static enum layer_kind moe_kind(const struct model *m, int32_t block)
+{
+    if (block >= m->config->num_hidden_layers)
+        return KIND_DRAFT;
+    return block < m->config->num_hash_layers ? KIND_HASH : KIND_SCORE;
 }
 
 /* Blocks of `ratio` tokens that this span completes. */
@@ -67,10 +98,16 @@ static void block_rope_rows(struct model *m, struct step *step, int32_t ratio, d
         rope_rows(m, ROPE_COMPRESSED, positions, n, m->step.block_positions, rows);
 }
 
-static void step_begin(struct model *m, struct step *step, const int32_t *ids)
+static void step_begin(struct model *m, const struct profile *profile, struct step *step,
+                       const int32_t *ids)
 {
-    int32_t positions[STEP_TOKENS_MAX];
+    int32_t positions[STEP_TOKENS_MAX] = {0}; /* experts alone have no spans */
+    uint64_t hash = numerics_hash(profile, &m->perturbation);
+    m->numerics = numerics_of(profile, m->config, &m->perturbation);
     for (int32_t i = 0; i < step->n_spans; i++) {
+        uint64_t *made_by = &step->spans[i].sequence->profile_hash;
+        ASSERT(*made_by == 0 || *made_by == hash); /* nobody reads what another profile wrote */
+        *made_by = hash;
         for (int32_t j = 0; j < step->spans[i].n; j++)
             positions[step->spans[i].row + j] = step->spans[i].position + j;
     }
@@ -85,54 +122,62 @@ static void step_begin(struct model *m, struct step *step, const int32_t *ids)
 
 /* ---- attention ------------------------------------------------------------------------------ */
 
-static void norm(struct model *m, const struct tensor *weight, float *x, int32_t n, int32_t width)
+static void norm(struct model *m, const struct tensor *weight, float *x, int32_t n, int32_t width,
+                 struct place place)
 {
-    m->backend->ops->rms_norm(m->backend, &(struct rms_norm_params){.weight = *weight,
-                                                                    .x = x,
-                                                                    .n = n,
-                                                                    .width = width,
-                                                                    .round = m->rounding.activation,
-                                                                    .out = x});
+    struct rms_norm_params p = {.weight = *weight,
+                                .x = x,
+                                .n = n,
+                                .width = width,
+                                .place = place,
+                                .round = m->numerics.activation,
+                                .out = x};
+    m->backend->ops->rms_norm(m->backend, &p);
 }
 
-static void linear_one(struct model *m, const struct tensor *w, const float *x, int32_t n, float *y)
+static void linear_one(struct model *m, const struct tensor *w, const float *x, int32_t n, float *y,
+                       struct place place)
 {
+    const struct numerics *r = &m->numerics;
     struct linear_params p = {.x = x,
                               .n = n,
                               .cols = w->cols,
-                              .round_in = m->rounding.linear_in,
+                              .place = place,
+                              .round_in = r->linear_in,
                               .n_outs = 1,
-                              .outs = {{*w, y, m->rounding.activation, m->rounding.precise}}};
+                              .outs = {{*w, y, r->activation, r->precise, LINEAR_PLAIN}}};
     m->backend->ops->linear(m->backend, &p);
 }
 
 /* (3)-(7), (13): everything that a row gives by itself. */
 static void project(struct model *m, const struct step *step, const struct layer_weights *w,
-                    int32_t ratio)
+                    int32_t ratio, struct place place)
 {
     struct step_memory *s = &m->step;
     const struct model_config *c = m->config;
     const struct backend_ops *ops = m->backend->ops;
-    const struct rounding *r = &m->rounding;
+    const struct numerics *r = &m->numerics;
     struct linear_params down = {
         .x = s->u,
         .n = step->n,
         .cols = c->hidden_size,
+        .place = place,
         .round_in = r->linear_in,
         .n_outs = 2,
-        .outs = {{w->wq_a, s->q_lora, r->activation, r->precise},
-                 {w->wkv, s->kv, r->activation, r->precise_entries}},
+        .outs = {{w->wq_a, s->q_lora, r->activation, r->precise, LINEAR_PLAIN},
+                 {w->wkv, s->kv, r->activation, r->precise_entries, LINEAR_ENTRY}},
     };
     ops->linear(m->backend, &down);
-    norm(m, &w->q_norm, s->q_lora, step->n, c->q_lora_rank);
+    norm(m, &w->q_norm, s->q_lora, step->n, c->q_lora_rank, place);
     struct linear_params up = {
         .x = s->q_lora,
         .n = step->n,
         .cols = c->q_lora_rank,
+        .place = place,
         .round_in = r->linear_in,
         .n_outs = ratio == RATIO_CSA ? 2 : 1,
-        .outs = {{w->wq_b, s->q, r->activation, r->precise},
-                 {w->index_wq_b, s->index_q, r->activation, r->precise}},
+        .outs = {{w->wq_b, s->q, r->activation, r->precise, LINEAR_PLAIN},
+                 {w->index_wq_b, s->index_q, r->activation, r->precise, LINEAR_PLAIN}},
     };
     ops->linear(m->backend, &up);
     const double *rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED];
@@ -140,20 +185,23 @@ static void project(struct model *m, const struct step *step, const struct layer
                                                   .rope = rope,
                                                   .n = step->n,
                                                   .heads = c->num_attention_heads,
-                                                  .round = r->activation});
+                                                  .place = place,
+                                                  .norm = r->query_norm,
+                                                  .store = r->query});
     if (ratio == 0)
         return;
     struct linear_params compress = {
         .x = s->u,
         .n = step->n,
         .cols = c->hidden_size,
+        .place = place,
         .round_in = ROUND_NONE,
         .n_outs = ratio == RATIO_CSA ? 5 : 2,
-        .outs = {{w->comp_wkv, s->kappa, ROUND_NONE, r->precise},
-                 {w->comp_wgate, s->gamma, ROUND_NONE, r->precise},
-                 {w->index_wkv, s->index_kappa, ROUND_NONE, r->precise},
-                 {w->index_wgate, s->index_gamma, ROUND_NONE, r->precise},
-                 {w->index_weights, s->index_weights, r->activation, r->precise}},
+        .outs = {{w->comp_wkv, s->kappa, r->project, r->precise, LINEAR_COMPRESSOR},
+                 {w->comp_wgate, s->gamma, r->project, r->precise, LINEAR_COMPRESSOR},
+                 {w->index_wkv, s->index_kappa, r->project, r->precise, LINEAR_COMPRESSOR},
+                 {w->index_wgate, s->index_gamma, r->project, r->precise, LINEAR_COMPRESSOR},
+                 {w->index_weights, s->index_weights, r->activation, r->precise, LINEAR_PLAIN}},
     };
     ops->linear(m->backend, &compress);
     if (ratio == RATIO_CSA)
@@ -161,9 +209,10 @@ static void project(struct model *m, const struct step *step, const struct layer
                                                                   .rope = rope,
                                                                   .n = step->n,
                                                                   .heads = c->index_n_heads,
-                                                                  .round = r->activation,
-                                                                  .round_rotated = r->index,
-                                                                  .rotate = r->index_rotate});
+                                                                  .place = place,
+                                                                  .round = r->key,
+                                                                  .round_rotated = r->key_rotated,
+                                                                  .rotate = r->rotate_queries});
 }
 
 /* One compressor (2.4): the main one, or the indexer's. */
@@ -173,12 +222,13 @@ struct compressor {
     float *kappa_ring, *gamma_ring, *cache;
     int32_t ratio, dim;
     bool index;
+    enum layer_kind kind;
 };
 
 static void compress(struct model *m, const struct span *span, const struct compressor *k)
 {
     bool csa = k->ratio == RATIO_CSA;
-    const struct rounding *r = &m->rounding;
+    const struct numerics *r = &m->numerics;
     int32_t width = (csa ? 2 : 1) * k->dim, slots = csa ? CSA_SLOTS : HCA_SLOTS;
     struct compressor_store_params store = {
         .ape = *k->ape,
@@ -208,10 +258,12 @@ static void compress(struct model *m, const struct span *span, const struct comp
         .block = span->position / k->ratio,
         .n = blocks_finished(span, k->ratio),
         .rope = rope,
-        .round = r->activation,
-        .round_nope = k->index ? ROUND_NONE : r->kv_nope,
-        .round_rotated = k->index ? r->index : ROUND_NONE,
-        .rotate = k->index && r->index_rotate,
+        .place = span_place(span, k->kind, blocks_finished(span, k->ratio)),
+        .index = k->index,
+        .round = k->index ? r->key : r->entry,
+        .round_nope = k->index ? ROUND_NONE : r->entry_nope,
+        .round_rotated = k->index ? r->key_rotated : ROUND_NONE,
+        .rotate = k->index && r->rotate_keys,
         .precise = r->precise,
         .cache = k->cache,
     };
@@ -232,8 +284,11 @@ static void select_entries(struct model *m, const struct span *span,
         .n = span->n,
         .position = span->position,
         .heads = c->index_n_heads,
-        .topk = c->index_topk,
-        .precise = m->rounding.precise,
+        .topk = m->numerics.topk,
+        .place = span_place(span, KIND_CSA, span->n),
+        .score = m->numerics.score,
+        .choice = m->numerics.choice,
+        .precise = m->numerics.precise,
         .selected = s->selected + row * c->index_topk,
         .n_selected = s->n_selected + row,
     };
@@ -247,28 +302,32 @@ static void attend(struct model *m, const struct span *span, const struct layer_
     const struct model_config *c = m->config;
     struct block_state *state = &span->sequence->blocks[block];
     struct step_memory *s = &m->step;
-    const struct rounding *r = &m->rounding;
+    const struct numerics *r = &m->numerics;
+    enum layer_kind kind = attention_kind(m, block);
     int64_t row = span->row, heads = (int64_t)c->num_attention_heads * HEAD_DIM;
     bool csa = ratio == RATIO_CSA;
     const double *rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED] + row * ROPE_ROW;
-    m->backend->ops->kv_store(m->backend, &(struct kv_store_params){.weight = w->kv_norm,
-                                                                    .kv = s->kv + row * HEAD_DIM,
-                                                                    .rope = rope,
-                                                                    .n = span->n,
-                                                                    .position = span->position,
-                                                                    .round = r->activation,
-                                                                    .round_nope = r->kv_nope,
-                                                                    .ring = state->window,
-                                                                    .ring_slots = WINDOW_SLOTS});
+    m->backend->ops->kv_store(m->backend,
+                              &(struct kv_store_params){.weight = w->kv_norm,
+                                                        .kv = s->kv + row * HEAD_DIM,
+                                                        .rope = rope,
+                                                        .n = span->n,
+                                                        .position = span->position,
+                                                        .place = span_place(span, kind, span->n),
+                                                        .round = r->entry,
+                                                        .round_nope = r->entry_nope,
+                                                        .ring = state->window,
+                                                        .ring_slots = WINDOW_SLOTS});
     if (ratio != 0)
         compress(m, span,
                  &(struct compressor){&w->comp_ape, &w->comp_norm, s->kappa, s->gamma, state->kappa,
-                                      state->gamma, state->compressed, ratio, HEAD_DIM, false});
+                                      state->gamma, state->compressed, ratio, HEAD_DIM, false,
+                                      kind});
     if (csa) {
         compress(m, span,
                  &(struct compressor){&w->index_ape, &w->index_norm, s->index_kappa, s->index_gamma,
                                       state->index_kappa, state->index_gamma, state->index_keys,
-                                      ratio, INDEX_HEAD_DIM, true});
+                                      ratio, INDEX_HEAD_DIM, true, kind});
         select_entries(m, span, state);
     }
     struct attention_params p = {
@@ -284,7 +343,10 @@ static void attend(struct model *m, const struct span *span, const struct layer_
         .heads = c->num_attention_heads,
         .ring_slots = WINDOW_SLOTS,
         .ratio = ratio,
-        .topk = c->index_topk,
+        .topk = r->topk,
+        .place = span_place(span, kind, span->n),
+        .math = r->attention[span->leg],
+        .q_scaled = r->query == ATTN_QUERY_BF16_SCALED,
         .round = r->activation,
         .precise = r->precise,
         .out = s->heads_out + row * heads,
@@ -299,7 +361,8 @@ static void attention(struct model *m, const struct step *step, int32_t block)
     const struct layer_weights *w = model_block_weights(m, block);
     struct step_memory *s = &m->step;
     int32_t ratio = c->compress_ratios[block];
-    project(m, step, w, ratio);
+    struct place place = place_of(step, attention_kind(m, block));
+    project(m, step, w, ratio, place);
     for (int32_t i = 0; i < step->n_spans; i++)
         attend(m, &step->spans[i], w, block, ratio);
     struct grouped_params grouped = {
@@ -310,12 +373,14 @@ static void attention(struct model *m, const struct step *step, int32_t block)
         .groups = c->o_groups,
         .rank = c->o_lora_rank,
         .cols = c->num_attention_heads * HEAD_DIM / c->o_groups,
-        .round = m->rounding.activation,
-        .precise = m->rounding.precise,
+        .place = place,
+        .round_in = m->numerics.group_in,
+        .round = m->numerics.activation,
+        .precise = m->numerics.precise,
         .y = s->grouped,
     };
     m->backend->ops->grouped(m->backend, &grouped);
-    linear_one(m, &w->wo_b, s->grouped, step->n, s->y); /* (12) */
+    linear_one(m, &w->wo_b, s->grouped, step->n, s->y, place); /* (12) */
 }
 
 /* ---- mixture of experts --------------------------------------------------------------------- */
@@ -323,6 +388,8 @@ static void attention(struct model *m, const struct step *step, int32_t block)
 static void moe(struct model *m, const struct step *step, int32_t block)
 {
     const struct model_config *c = m->config;
+    const struct numerics *r = &m->numerics;
+    struct place place = place_of(step, moe_kind(m, block));
     const struct layer_weights *w = model_block_weights(m, block);
     struct step_memory *s = &m->step;
     struct route_params route = {
@@ -334,8 +401,11 @@ static void moe(struct model *m, const struct step *step, int32_t block)
         .n = step->n,
         .hidden = c->hidden_size,
         .top = c->num_experts_per_tok,
-        .scaling = c->routed_scaling_factor,
-        .precise = m->rounding.precise,
+        .place = place,
+        .scale = r->scale,
+        .scaling = r->scaling,
+        .round = r->route,
+        .precise = r->precise,
         .experts = s->experts,
         .weights = s->expert_weights,
     };
@@ -351,10 +421,14 @@ static void moe(struct model *m, const struct step *step, int32_t block)
         .hidden = c->hidden_size,
         .inner = c->moe_intermediate_size,
         .top = c->num_experts_per_tok,
-        .precise = m->rounding.precise,
-        .limit = SWIGLU_LIMIT,
-        .round_in = m->rounding.linear_in,
-        .round_out = m->rounding.activation,
+        .place = place,
+        .scale = r->scale,
+        .scaling = r->scaling,
+        .precise = r->precise,
+        .limit = r->limit,
+        .round_in = r->routed_in,
+        .round_shared = r->linear_in,
+        .round_out = r->activation,
         .out = s->y,
     };
     m->backend->ops->experts(m->backend, &experts);
@@ -363,7 +437,7 @@ static void moe(struct model *m, const struct step *step, int32_t block)
 /* ---- a block -------------------------------------------------------------------------------- */
 
 static void hc_pre(struct model *m, const struct step *step, const struct tensor *fn,
-                   const struct tensor *base, const struct tensor *scale)
+                   const struct tensor *base, const struct tensor *scale, struct place place)
 {
     struct step_memory *s = &m->step;
     m->backend->ops->hc_pre(m->backend, &(struct hc_pre_params){.fn = *fn,
@@ -372,23 +446,28 @@ static void hc_pre(struct model *m, const struct step *step, const struct tensor
                                                                 .streams = s->streams,
                                                                 .n = step->n,
                                                                 .hidden = m->config->hidden_size,
-                                                                .round = m->rounding.activation,
+                                                                .place = place,
+                                                                .mix = m->numerics.mix,
+                                                                .round = m->numerics.activation,
                                                                 .out = s->u,
                                                                 .post = s->post,
                                                                 .comb = s->comb});
 }
 
-static void hc_post(struct model *m, const struct step *step)
+static void hc_post(struct model *m, const struct step *step, struct place place)
 {
     struct step_memory *s = &m->step;
-    m->backend->ops->hc_post(m->backend, &(struct hc_post_params){.y = s->y,
-                                                                  .streams = s->streams,
-                                                                  .post = s->post,
-                                                                  .comb = s->comb,
-                                                                  .n = step->n,
-                                                                  .hidden = m->config->hidden_size,
-                                                                  .round = m->rounding.activation,
-                                                                  .streams_out = s->streams_next});
+    m->backend->ops->hc_post(m->backend,
+                             &(struct hc_post_params){.y = s->y,
+                                                      .streams = s->streams,
+                                                      .post = s->post,
+                                                      .comb = s->comb,
+                                                      .n = step->n,
+                                                      .hidden = m->config->hidden_size,
+                                                      .place = place,
+                                                      .transposed = m->numerics.hc_transposed,
+                                                      .round = m->numerics.streams,
+                                                      .streams_out = s->streams_next});
     float *swap = s->streams;
     s->streams = s->streams_next;
     s->streams_next = swap;
@@ -398,14 +477,16 @@ static void hc_post(struct model *m, const struct step *step)
 static void block_run(struct model *m, const struct step *step, int32_t block)
 {
     const struct layer_weights *w = model_block_weights(m, block);
-    hc_pre(m, step, &w->hc_attn_fn, &w->hc_attn_base, &w->hc_attn_scale);
-    norm(m, &w->attn_norm, m->step.u, step->n, m->config->hidden_size);
+    struct place place = place_of(step, attention_kind(m, block));
+    hc_pre(m, step, &w->hc_attn_fn, &w->hc_attn_base, &w->hc_attn_scale, place);
+    norm(m, &w->attn_norm, m->step.u, step->n, m->config->hidden_size, place);
     attention(m, step, block);
-    hc_post(m, step);
-    hc_pre(m, step, &w->hc_ffn_fn, &w->hc_ffn_base, &w->hc_ffn_scale);
-    norm(m, &w->ffn_norm, m->step.u, step->n, m->config->hidden_size);
+    hc_post(m, step, place);
+    place.kind = moe_kind(m, block);
+    hc_pre(m, step, &w->hc_ffn_fn, &w->hc_ffn_base, &w->hc_ffn_scale, place);
+    norm(m, &w->ffn_norm, m->step.u, step->n, m->config->hidden_size, place);
     moe(m, step, block);
-    hc_post(m, step);
+    hc_post(m, step, place);
 }
 
 /* ---- tracing -------------------------------------------------------------------------------- */
@@ -429,7 +510,7 @@ static void trace_row(struct model *m, int32_t layer, const struct span *span, i
         sum += (double)streams[k] * streams[k];
     if (ratio == RATIO_CSA) {
         ops->download(m->backend, &n_selected, s->n_selected + row, sizeof n_selected);
-        ops->download(m->backend, selected, s->selected + row * c->index_topk,
+        ops->download(m->backend, selected, s->selected + row * m->numerics.topk,
                       (size_t)n_selected * sizeof *selected);
     } else if (ratio != 0) {
         n_selected = (position + 1) / ratio;
@@ -463,6 +544,7 @@ struct output {
 struct wanted {
     int32_t row;
     float *to; /* host [vocab] */
+    enum leg leg;
 };
 
 /* (23) (24) over rows that were gathered into streams_next. */
@@ -473,6 +555,9 @@ static void logits_of(struct model *m, const struct output *out, const struct wa
     const struct backend_ops *ops = m->backend->ops;
     struct step_memory *s = &m->step;
     size_t width = (size_t)HC_MULT * (size_t)c->hidden_size;
+    struct place place = {.kind = KIND_HEAD};
+    for (int32_t i = 0; i < n; i++)
+        place.n_decode += wanted[i].leg == LEG_DECODE;
     for (int32_t i = 0; i < n; i++)
         ops->copy(m->backend, s->streams_next + (size_t)i * width,
                   s->streams + (size_t)wanted[i].row * width, width * sizeof(float));
@@ -482,16 +567,19 @@ static void logits_of(struct model *m, const struct output *out, const struct wa
                                                       .streams = s->streams_next,
                                                       .n = n,
                                                       .hidden = c->hidden_size,
-                                                      .round = m->rounding.activation,
+                                                      .place = place,
+                                                      .mix = m->numerics.mix,
+                                                      .round = m->numerics.activation,
                                                       .out = s->u});
-    norm(m, out->norm, s->u, n, c->hidden_size);
-    struct linear_params head = {
-        .x = s->u,
-        .n = n,
-        .cols = c->hidden_size,
-        .round_in = ROUND_NONE,
-        .n_outs = 1,
-        .outs = {{m->weights->head, s->logits, ROUND_NONE, m->rounding.precise}}};
+    norm(m, out->norm, s->u, n, c->hidden_size, place);
+    struct linear_params head = {.x = s->u,
+                                 .n = n,
+                                 .cols = c->hidden_size,
+                                 .place = place,
+                                 .round_in = ROUND_NONE,
+                                 .n_outs = 1,
+                                 .outs = {{m->weights->head, s->logits, m->numerics.logits,
+                                           m->numerics.precise, LINEAR_HEAD}}};
     ops->linear(m->backend, &head);
     for (int32_t i = 0; i < n; i++)
         ops->download(m->backend, wanted[i].to, s->logits + (int64_t)i * c->vocab_size,
@@ -504,9 +592,9 @@ static int32_t wanted_add(struct wanted *wanted, int32_t n, const struct span *s
                           float *last, int32_t vocab)
 {
     for (int32_t i = 0; i < span->n && all != NULL; i++)
-        wanted[n++] = (struct wanted){span->row + i, all + (int64_t)i * vocab};
+        wanted[n++] = (struct wanted){span->row + i, all + (int64_t)i * vocab, span->leg};
     if (last != NULL)
-        wanted[n++] = (struct wanted){span->row + span->n - 1, last};
+        wanted[n++] = (struct wanted){span->row + span->n - 1, last, span->leg};
     return n;
 }
 
@@ -534,7 +622,8 @@ static void streams_keep(struct model *m, const struct step *step)
     }
 }
 
-void model_step(struct model *m, const struct segment *segments, int n_segments)
+void model_step(struct model *m, const struct profile *profile, const struct segment *segments,
+                int n_segments)
 {
     const struct model_config *c = m->config;
     struct step step = {0};
@@ -542,11 +631,11 @@ void model_step(struct model *m, const struct segment *segments, int n_segments)
     struct wanted wanted[2 * STEP_TOKENS_MAX];
     for (int i = 0; i < n_segments; i++) {
         const struct segment *g = &segments[i];
-        span_add(&step, g->sequence, g->sequence->length, g->n);
+        span_add(&step, g->sequence, g->sequence->length, g->n, g->leg);
         for (int32_t j = 0; j < g->n; j++)
             ids[step.spans[i].row + j] = g->ids[j];
     }
-    step_begin(m, &step, ids);
+    step_begin(m, profile, &step, ids);
     struct embed_params embed = {m->weights->embed, m->step.ids, step.n, HC_MULT, m->step.streams};
     m->backend->ops->embed(m->backend, &embed);
     for (int32_t layer = 0; layer < c->num_hidden_layers; layer++) {
@@ -565,18 +654,30 @@ void model_step(struct model *m, const struct segment *segments, int n_segments)
     wanted_run(m, &out, wanted, n);
 }
 
-void model_layer(struct model *m, struct sequence *sequence, int32_t layer, const int32_t *ids,
-                 int32_t n, const float *in, float *out)
+void model_layer(struct model *m, const struct profile *profile, struct sequence *sequence,
+                 int32_t layer, const int32_t *ids, int32_t n, const float *in, float *out)
 {
     ASSERT(layer >= 0 && layer < m->config->num_hidden_layers);
     struct step step = {0};
     size_t bytes = (size_t)n * HC_MULT * (size_t)m->config->hidden_size * sizeof(float);
-    span_add(&step, sequence, sequence->length, n);
-    step_begin(m, &step, ids);
+    span_add(&step, sequence, sequence->length, n, LEG_PREFILL);
+    step_begin(m, profile, &step, ids);
     m->backend->ops->upload(m->backend, m->step.streams, in, bytes);
     block_run(m, &step, layer);
     m->backend->ops->download(m->backend, out, m->step.streams, bytes);
     sequence->length += n;
+}
+
+void model_moe(struct model *m, const struct profile *profile, int32_t block, enum leg leg,
+               const int32_t *ids, int32_t n, const float *in, float *out)
+{
+    ASSERT(block >= 0 && block < model_blocks(m->config) && n >= 1 && n <= STEP_TOKENS_MAX);
+    struct step step = {.n = n, .n_decode = leg == LEG_DECODE ? n : 0};
+    size_t bytes = (size_t)n * (size_t)m->config->hidden_size * sizeof(float);
+    step_begin(m, profile, &step, ids);
+    m->backend->ops->upload(m->backend, m->step.u, in, bytes);
+    moe(m, &step, block);
+    m->backend->ops->download(m->backend, out, m->step.y, bytes);
 }
 
 /* (2.8): streams of position i and the token at i + 1 into new streams. */
@@ -595,23 +696,27 @@ static void draft_join(struct model *m, const struct step *step, const struct mt
         }
     }
     ops->embed(m->backend, &(struct embed_params){m->weights->embed, s->ids, step->n, 1, s->u});
-    norm(m, &w->enorm, s->u, step->n, c->hidden_size);
-    linear_one(m, &w->e_proj, s->u, step->n, s->y);
-    norm(m, &w->hnorm, s->streams_next, step->n * HC_MULT, c->hidden_size);
+    struct place place = place_of(step, KIND_DRAFT);
+    norm(m, &w->enorm, s->u, step->n, c->hidden_size, place);
+    linear_one(m, &w->e_proj, s->u, step->n, s->y, place);
+    struct place streams = {KIND_DRAFT, HC_MULT * step->n_decode};
+    norm(m, &w->hnorm, s->streams_next, step->n * HC_MULT, c->hidden_size, streams);
     for (size_t part = 0; part < HC_MULT; part++) { /* a linear takes at most a step's rows */
         size_t at = part * (size_t)step->n * hidden;
-        linear_one(m, &w->h_proj, s->streams_next + at, step->n, s->streams + at);
+        linear_one(m, &w->h_proj, s->streams_next + at, step->n, s->streams + at, place);
     }
     struct mtp_join_params join = {.e = s->y,
                                    .h = s->streams,
                                    .n = step->n,
                                    .hidden = c->hidden_size,
-                                   .round = m->rounding.activation,
+                                   .place = place,
+                                   .round = m->numerics.streams,
                                    .streams = s->streams};
     ops->mtp_join(m->backend, &join);
 }
 
-void model_draft(struct model *m, const struct draft_segment *segments, int n_segments)
+void model_draft(struct model *m, const struct profile *profile,
+                 const struct draft_segment *segments, int n_segments)
 {
     const struct model_config *c = m->config;
     const struct mtp_weights *w = &m->weights->mtp[0];
@@ -624,13 +729,13 @@ void model_draft(struct model *m, const struct draft_segment *segments, int n_se
         struct sequence *q = g->sequence;
         ASSERT(g->n <= q->length - q->draft_length);
         ASSERT(q->length - q->draft_length <= STREAM_SLOTS);
-        span_add(&step, q, q->draft_length, g->n);
+        span_add(&step, q, q->draft_length, g->n, LEG_DECODE);
         for (int32_t j = 0; j < g->n; j++)
             ids[step.spans[i].row + j] = g->next_ids[j];
         n = wanted_add(wanted, n, &step.spans[i], g->logits_all, g->logits_last, c->vocab_size);
         q->draft_length += g->n;
     }
-    step_begin(m, &step, ids);
+    step_begin(m, profile, &step, ids);
     draft_join(m, &step, w);
     block_run(m, &step, c->num_hidden_layers);
     struct output out = {&w->hc_head_fn, &w->hc_head_base, &w->hc_head_scale, &w->norm};

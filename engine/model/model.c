@@ -1,5 +1,5 @@
 /*
- * Opening a network: checkpoint, backend, scratch memory, the table of roundings.  Runs no step.
+ * Opening a network: checkpoint, backend, scratch memory.  Runs no step.
  */
 #include "engine/model/model.h"
 
@@ -11,40 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The roundings of each numerics (model.md section 2; ../golden/README names the two left out). */
-static const struct rounding ROUNDINGS[] = {
-    [NUMERICS_EXACT] = {ROUND_NONE, ROUND_NONE, true, true, ROUND_NONE, ROUND_NONE, false},
-    [NUMERICS_OFFICIAL] = {ROUND_BF16, ROUND_FP8_128, true, false, ROUND_FP8_64, ROUND_FP4_32,
-                           true},
-};
-
-static const char *const NUMERICS_NAMES[] = {
-    [NUMERICS_EXACT] = "exact",
-    [NUMERICS_OFFICIAL] = "official",
-};
-
 static const char *const ISA_NAMES[] = {
     [ISA_AUTO] = "auto",
     [ISA_BASELINE] = "baseline",
     [ISA_AVX2] = "avx2",
     [ISA_AVX512] = "avx512",
 };
-
-const char *numerics_name(enum numerics numerics)
-{
-    return NUMERICS_NAMES[numerics];
-}
-
-_Bool numerics_parse(const char *name, enum numerics *out)
-{
-    for (size_t i = 0; i < sizeof NUMERICS_NAMES / sizeof *NUMERICS_NAMES; i++) {
-        if (strcmp(name, NUMERICS_NAMES[i]) == 0) {
-            *out = (enum numerics)i;
-            return true;
-        }
-    }
-    return false;
-}
 
 const char *isa_name(enum isa isa)
 {
@@ -124,6 +96,7 @@ static struct backend_limits limits_of(const struct model_config *c)
         .tokens = STEP_TOKENS_MAX,
         .cols = cols,
         .groups = c->o_groups,
+        .group_cols = c->num_attention_heads * HEAD_DIM,
         .index_heads = c->index_n_heads,
         .topk = c->index_topk,
         .inner = c->moe_intermediate_size,
@@ -188,7 +161,6 @@ enum status model_open(const char *dir, const struct model_options *options, str
         goto out_model;
     m->config = checkpoint_config(m->checkpoint);
     m->weights = checkpoint_weights(m->checkpoint);
-    m->rounding = ROUNDINGS[options->numerics];
     rope_frequencies(m->frequency);
     struct backend_limits limits = limits_of(m->config);
     status = model_backend_open(options, &limits, &m->backend, err);
@@ -233,6 +205,16 @@ const struct model_config *model_config(const struct model *m)
 const char *model_isa_name(const struct model *m)
 {
     return m->backend->ops->variant(m->backend);
+}
+
+void model_witness(struct model *m, struct witness_table *out)
+{
+    m->backend->ops->witness_read(m->backend, out);
+}
+
+void model_perturb(struct model *m, const struct perturbation *perturbation)
+{
+    m->perturbation = perturbation == NULL ? (struct perturbation){0} : *perturbation;
 }
 
 void model_trace_set(struct model *m, model_trace_fn *fn, void *user)

@@ -2,29 +2,25 @@
  * The network as the serving layer sees it: open a checkpoint, keep token timelines (sequences),
  * feed them tokens in any chunking, read logits.  Shapes and tensors stay behind this header.
  *
- * Promise: for one numerics and one ISA the results are bit-identical for every way of cutting the
- * same tokens into calls, and for whatever else shares a step.
+ * Promise: for one profile, one ISA and the same tokens on the same legs the results are
+ * bit-identical for every way of cutting the tokens into calls, and for whatever else shares a
+ * step.
  */
 #ifndef V4BOX_ENGINE_MODEL_MODEL_H
 #define V4BOX_ENGINE_MODEL_MODEL_H
 
 #include "config/model.h"
 #include "engine/base/status.h"
+#include "engine/precision/profile.h"
 
 #include <stdint.h>
 
 struct model;    /* weights, backend, scratch; one caller at a time */
 struct sequence; /* one token timeline with its window, compressor and index state (model.md 2.9) */
 
-enum numerics {
-    NUMERICS_EXACT,    /* float32 storage, no activation rounding: what the mathematics says */
-    NUMERICS_OFFICIAL, /* the rounding points of the published code (model.md section 2) */
-};
-
 enum isa { ISA_AUTO, ISA_BASELINE, ISA_AVX2, ISA_AVX512 };
 
 struct model_options {
-    enum numerics numerics;
     enum isa isa; /* forced, or ISA_AUTO: the best this processor has */
     int threads;  /* 0: one for each online processor */
 };
@@ -39,11 +35,8 @@ void model_close(struct model *model);
 const struct model_config *model_config(const struct model *model);
 /** "baseline", "avx2" or "avx512": what is really running. */
 const char *model_isa_name(const struct model *model);
-const char *numerics_name(enum numerics numerics);
 const char *isa_name(enum isa isa);
-/** @return false when the name is none of "exact", "official" / "auto", "baseline", "avx2",
- * "avx512" */
-_Bool numerics_parse(const char *name, enum numerics *out);
+/** @return false when the name is none of "auto", "baseline", "avx2", "avx512" */
 _Bool isa_parse(const char *name, enum isa *out);
 
 /** A timeline with room for tokens_max tokens, all memory reserved now.
@@ -58,6 +51,12 @@ int32_t sequence_length(const struct sequence *sequence);
  * the next ones take their places.  ASSERTs that no more than SLIDING_WINDOW go, and none that the
  * draft block has taken: the rings hold no more. */
 void sequence_rewind(struct sequence *sequence, int32_t length);
+/** Hash of the profile that made the state; 0: nothing was fed since the last reset, or the state
+ * was loaded and nobody has said whose it is. */
+uint64_t sequence_profile_hash(const struct sequence *sequence);
+/** Says that the state may be fed under `profile` from now on, whoever made it: for loading stored
+ *  state of that profile, and for an audit that lets one profile read what another has written. */
+void sequence_crossover(struct sequence *sequence, const struct profile *profile);
 /** Bytes reserved for this timeline's state. */
 uint64_t sequence_bytes(const struct sequence *sequence);
 
@@ -68,11 +67,14 @@ struct segment {
     int32_t n;          /* at least 1; all segments together at most STEP_TOKENS_MAX */
     float *logits_last; /* [vocab_size] for the last of the n tokens, or NULL */
     float *logits_all;  /* [n, vocab_size], or NULL */
+    enum leg leg;       /* LEG_PREFILL: tokens of a prompt; LEG_DECODE: sampled or guessed ones */
 };
 
-/** Runs one step: appends every segment's tokens to its sequence and computes what was asked for.
- *  A sequence appears at most once in a step and must have room (ASSERTed). */
-void model_step(struct model *model, const struct segment *segments, int n_segments);
+/** Runs one step under one profile: appends every segment's tokens to its sequence and computes
+ * what was asked for.  A sequence appears at most once in a step, must have room, and must not hold
+ * state that another profile made, by its hash (ASSERTed). */
+void model_step(struct model *model, const struct profile *profile, const struct segment *segments,
+                int n_segments);
 
 /* What the draft block does for one sequence (model.md 2.8).  Its timeline follows the sequence's:
  * row i joins the streams of position i with the token at i + 1 and predicts the token at i + 2. */
@@ -84,10 +86,11 @@ struct draft_segment {
     float *logits_all;       /* [n, vocab_size], or NULL */
 };
 
-/** Appends rows to the draft timelines.  The sequence holds the streams of its last
- *  STEP_TOKENS_MAX + 1 positions, so this may run behind model_step by one step; further is
+/** Appends rows to the draft timelines, on the decode leg.  The sequence holds the streams of its
+ * last STEP_TOKENS_MAX + 1 positions, so this may run behind model_step by one step; further is
  * ASSERTed. Only for configurations with num_nextn_predict_layers > 0. */
-void model_draft(struct model *model, const struct draft_segment *segments, int n_segments);
+void model_draft(struct model *model, const struct profile *profile,
+                 const struct draft_segment *segments, int n_segments);
 /** Positions that the draft block has taken or left out. */
 int32_t sequence_draft_length(const struct sequence *sequence);
 /** Leaves out the positions in front of `length`.  The block has one layer, whose entries depend on

@@ -12,17 +12,39 @@
 
 #include <stdbool.h>
 
-/* Where values are rounded: one row a numerics, so that no stage decides for itself. */
-struct rounding {
-    enum round activation; /* tensors between operations */
-    enum round linear_in;  /* in front of FP8 and FP4 weights */
-    /* Sums in double.  Behind window entries always: sums of FP8 products lie on a grid, so exact
-     * ties in front of bf16 are common, and 128 queries read what float32 makes of them. */
-    bool precise_entries, precise;
-    enum round kv_nope; /* unrotated channels of entries */
-    enum round index;   /* indexer queries and keys */
-    bool index_rotate;  /* Hadamard; without rounding it changes nothing, being orthogonal */
+/* What a profile says, as the operations take it; made for every step, so that no stage decides for
+ * itself. */
+struct numerics {
+    enum round activation;        /* tensors between operations */
+    enum round streams;           /* residual streams */
+    enum round linear_in;         /* in front of FP8 weights */
+    enum round group_in;          /* in front of the grouped output matrix */
+    enum round entry, entry_nope; /* key/value entries, and their unrotated channels */
+    enum round key, key_rotated;  /* index queries and keys, and behind the Hadamard transform */
+    enum round project;           /* what the compressors pool */
+    enum round route;             /* router logits */
+    enum round routed_in;         /* in front of routed experts */
+    enum round logits;
+    bool precise, precise_entries; /* sums in double */
+    bool rotate_queries, rotate_keys;
+    enum attn_math attention[LEGS]; /* of LEG_PREFILL and LEG_DECODE */
+    enum precision_ATTN_QUERY query;
+    enum precision_ATTN_QNORM query_norm;
+    enum precision_INDEX_SCORE score;
+    enum precision_INDEX_TOPK choice;
+    enum precision_HC_MIX mix;
+    enum precision_MOE_SCALE scale;
+    double limit, scaling; /* of the clamp; of routed experts */
+    int32_t topk;
+    bool hc_transposed;
 };
+
+/** @param perturbation  all zero: none */
+struct numerics numerics_of(const struct profile *profile, const struct model_config *config,
+                            const struct perturbation *perturbation);
+/** Names the state that a step leaves behind: the profile's hash, and another for each
+ * perturbation. */
+uint64_t numerics_hash(const struct profile *profile, const struct perturbation *perturbation);
 
 /* Window layers turn with the plain frequencies, layers with a compressor with YaRN's. */
 enum rope_kind { ROPE_WINDOW, ROPE_COMPRESSED, ROPE_KINDS };
@@ -46,6 +68,7 @@ struct block_state {
 struct sequence {
     const struct model *model; /* borrows */
     int32_t tokens_max, length, draft_length;
+    uint64_t profile_hash;                 /* of what made the state (numerics_hash); 0: unknown */
     struct block_state blocks[LAYERS_MAX]; /* main layers, then draft blocks */
     float *streams; /* [STREAM_SLOTS, HC_MULT, hidden] of the last layer; NULL without drafts */
     void *memory;   /* owns (device); everything above lies in it */
@@ -72,8 +95,9 @@ struct model {
     struct checkpoint *checkpoint;     /* owns */
     const struct model_config *config; /* borrows */
     const struct model_weights *weights;
-    struct backend *backend; /* owns */
-    struct rounding rounding;
+    struct backend *backend;  /* owns */
+    struct numerics numerics; /* of the step that runs */
+    struct perturbation perturbation;
     struct expert *experts; /* owns; [blocks, n_routed + n_shared] */
     double frequency[ROPE_KINDS][ROPE_HEAD_DIM / 2];
     struct step_memory step; /* points into memory */

@@ -30,8 +30,9 @@ static enum status value_parse(const struct flag *flag, const char *text, struct
     case FLAG_NUMBER:
         good = number_parse(text, 0, INT32_MAX, flag->value);
         break;
-    case FLAG_NUMERICS:
-        good = numerics_parse(text, flag->value);
+    case FLAG_PROFILE:
+        *(const struct profile **)flag->value = profile_builtin(text);
+        good = profile_builtin(text) != NULL;
         break;
     case FLAG_ISA:
         good = isa_parse(text, flag->value);
@@ -40,7 +41,7 @@ static enum status value_parse(const struct flag *flag, const char *text, struct
         break;
     }
     static const char *const WANTED[] = {[FLAG_NUMBER] = "a number",
-                                         [FLAG_NUMERICS] = "exact or official",
+                                         [FLAG_PROFILE] = "reference, official, balanced or fast",
                                          [FLAG_ISA] = "auto, baseline, avx2 or avx512"};
     if (!good)
         return error_set(err, ERR_USAGE, "%s: must be %s", flag->name, WANTED[flag->kind]);

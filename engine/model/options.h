@@ -9,13 +9,13 @@
 
 #include <stdbool.h>
 
-enum flag_kind { FLAG_TEXT, FLAG_NUMBER, FLAG_SWITCH, FLAG_NUMERICS, FLAG_ISA };
+enum flag_kind { FLAG_TEXT, FLAG_NUMBER, FLAG_SWITCH, FLAG_PROFILE, FLAG_ISA };
 
 /* One flag that a command knows; `value` is what the kind says. */
 struct flag {
     const char *name; /* with the dashes */
     enum flag_kind kind;
-    void *value; /* const char **, int32_t *, bool *, enum numerics *, enum isa * */
+    void *value; /* const char **, int32_t *, bool *, const struct profile **, enum isa * */
     bool required;
     bool seen; /* set by flags_parse */
 };

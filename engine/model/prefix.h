@@ -5,7 +5,7 @@
  * the ids themselves are compared, so no two prefixes can be confused, and branching conversations
  * share the blocks of their common part.  Blocks with a tail (snapshot.h) are where a timeline can
  * be continued.  A tree belongs to one namespace; the cache belongs to one model, and with it to
- * one numerics and one instruction set.
+ * one profile and one instruction set.
  *
  * Promise: a sequence restored from here gives the same bits as one that was fed the tokens.
  * Everything is taken at creation; when it is full, the tail whose loss costs the fewest tokens of

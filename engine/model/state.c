@@ -86,6 +86,17 @@ void sequence_reset(struct sequence *s)
 {
     s->model->backend->ops->clear(s->model->backend, s->memory, s->bytes);
     s->length = s->draft_length = 0;
+    s->profile_hash = 0;
+}
+
+uint64_t sequence_profile_hash(const struct sequence *s)
+{
+    return s->profile_hash;
+}
+
+void sequence_crossover(struct sequence *s, const struct profile *profile)
+{
+    s->profile_hash = profile->hash;
 }
 
 void sequence_rewind(struct sequence *s, int32_t length)

@@ -258,6 +258,8 @@ enum status engine_create(struct model *take_model, const struct engine_options 
     struct engine *e = take_memory(1, sizeof *e);
     e->model = take_model;
     e->options = *options;
+    if (e->options.profile == NULL)
+        e->options.profile = profile_builtin_at(PROFILE_OFFICIAL);
     e->next_number = 1;
     ASSERT(pthread_mutex_init(&e->lock, NULL) == 0);
     ASSERT(pthread_cond_init(&e->work, NULL) == 0);

@@ -179,7 +179,7 @@ static void draft(struct engine *e, struct timeline *t)
     ids[n - 1] = t->next[0];
     struct draft_segment segment = {
         .sequence = t->sequence, .next_ids = ids, .n = n, .logits_last = t->logits};
-    model_draft(e->model, &segment, 1);
+    model_draft(e->model, e->options.profile, &segment, 1);
     /* The same draw as the token will have: guesses are right more often than the likeliest. */
     int32_t id =
         sampler_pick(&e->sampler, t->logits, &t->request->sampling, (uint64_t)t->n_ids + 1);
@@ -200,6 +200,7 @@ static struct segment segment_of(const struct timeline *t, int32_t n)
         .sequence = t->sequence,
         .ids = food(t),
         .n = n,
+        .leg = t->n_next > 0 ? LEG_DECODE : LEG_PREFILL,
         .logits_last = answers && t->n_next <= 1 ? t->logits : NULL,
         .logits_all = t->n_next > 1 ? t->logits : NULL,
     };
@@ -222,7 +223,7 @@ void step_run(struct engine *e)
         if (take[i] > 0)
             segments[n_segments++] = segment_of(t, t->n_next > 0 ? t->n_next : take[i]);
     }
-    model_step(e->model, segments, n_segments);
+    model_step(e->model, e->options.profile, segments, n_segments);
     pthread_mutex_lock(&e->lock);
     e->stats.steps++;
     pthread_mutex_unlock(&e->lock);

@@ -89,6 +89,9 @@ static void scratch_free(struct cpu_scratch *s)
     free(s->scores);
     free(s->index_dots);
     free(s->heap);
+    free(s->streams);
+    free(s->tile);
+    free(s->partial);
 }
 
 static bool scratch_take(struct cpu_scratch *s, const struct backend_limits *limits)
@@ -98,7 +101,11 @@ static bool scratch_take(struct cpu_scratch *s, const struct backend_limits *lim
     s->scores = calloc((size_t)WEIGHTED_HEADS * (ATTENDED_MAX + 16), sizeof *s->scores);
     s->index_dots = calloc((size_t)INDEX_HEADS_MAX * INDEX_CHUNK, sizeof *s->index_dots);
     s->heap = calloc(INDEX_TOPK_MAX, sizeof *s->heap);
-    return s->slab && s->keys && s->scores && s->index_dots && s->heap;
+    s->streams = calloc((size_t)HC_MULT * (size_t)limits->hidden, sizeof *s->streams);
+    s->tile = calloc((size_t)(ATTN_TILE + WEIGHTED_HEADS) * HEAD_DIM, sizeof *s->tile);
+    s->partial = calloc((size_t)2 * WEIGHTED_HEADS * HEAD_DIM, sizeof *s->partial);
+    return s->slab && s->keys && s->scores && s->index_dots && s->heap && s->streams && s->tile &&
+           s->partial;
 }
 
 static void destroy(struct backend *base)
@@ -112,6 +119,9 @@ static void destroy(struct backend *base)
         scratch_free(&b->threads[i]);
     free(b->threads);
     free(b->rounded);
+    free(b->rounded_shared);
+    free(b->rounded_groups);
+    free(b->mix_weights);
     free(b->x_rows);
     free(b->y_rows);
     release(base, b->index_scores, CPU_INDEX_SCORES_MAX * sizeof *b->index_scores);
@@ -159,6 +169,7 @@ static const struct backend_ops OPS = {
     .route = cpu_route,
     .experts = cpu_experts,
     .mtp_join = cpu_mtp_join,
+    .witness_read = cpu_witness_read,
 };
 
 static bool take_memory(struct cpu_backend *b)
@@ -175,6 +186,9 @@ static bool take_memory(struct cpu_backend *b)
             return false;
     }
     b->rounded = calloc(tokens * (size_t)l->cols, sizeof *b->rounded);
+    b->rounded_shared = calloc(tokens * (size_t)l->hidden, sizeof *b->rounded_shared);
+    b->rounded_groups = calloc(tokens * (size_t)l->group_cols, sizeof *b->rounded_groups);
+    b->mix_weights = calloc((size_t)HC_MIX * (size_t)l->cols, sizeof *b->mix_weights);
     size_t rows = tokens * (size_t)(l->top > l->groups ? l->top : l->groups);
     b->x_rows = calloc(rows, sizeof *b->x_rows);
     b->y_rows = calloc(LINEAR_OUTS_MAX * entries, sizeof *b->y_rows);
@@ -188,9 +202,9 @@ static bool take_memory(struct cpu_backend *b)
     b->gate = calloc(entries * (size_t)l->inner, sizeof *b->gate);
     b->up = calloc(entries * (size_t)l->inner, sizeof *b->up);
     b->down = calloc(entries * (size_t)l->hidden, sizeof *b->down);
-    return b->rounded && b->x_rows && b->y_rows && b->index_scores && b->router && b->entry_at &&
-           b->active && b->entry_token && b->entry_of && b->entry_weight && b->gate && b->up &&
-           b->down;
+    return b->rounded && b->rounded_shared && b->rounded_groups && b->mix_weights && b->x_rows &&
+           b->y_rows && b->index_scores && b->router && b->entry_at && b->active &&
+           b->entry_token && b->entry_of && b->entry_weight && b->gate && b->up && b->down;
 }
 
 struct backend *backend_cpu_create(enum cpu_isa isa, int threads,

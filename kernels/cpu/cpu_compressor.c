@@ -39,25 +39,39 @@ static int32_t rows_of_block(const struct compressor_pool_params *p, int64_t blo
     return n;
 }
 
+/* The Hadamard transform of an index key or query, or none. */
+static void rotate_key(const struct cpu_vector *v, struct cpu_scratch *s, bool rotate,
+                       enum round round, float *x)
+{
+    if (!rotate) {
+        cpu_saw(s, ROW_INDEX_ROTATE, INDEX_ROTATE_OFF);
+        return;
+    }
+    v->hadamard(x);
+    v->round(round, x, INDEX_HEAD_DIM, x);
+    cpu_saw(s, ROW_INDEX_ROTATE, INDEX_ROTATE_ON);
+}
+
 static void pool_blocks(void *context, int thread, int32_t begin, int32_t end)
 {
-    (void)thread;
-    const struct cpu_vector *v = ((const struct pool_job *)context)->b->v;
+    const struct cpu_backend *b = ((const struct pool_job *)context)->b;
     const struct compressor_pool_params *p = ((const struct pool_job *)context)->p;
+    const struct cpu_vector *v = b->v;
+    struct cpu_scratch *s = &b->threads[thread];
     const float *kappa[RATIO_HCA], *gamma[RATIO_HCA];
     for (int64_t i = begin; i < end; i++) {
         float *out = p->cache + (p->block + i) * p->dim, *rotated = out + p->dim - ROPE_HEAD_DIM;
         int32_t n = rows_of_block(p, p->block + i, kappa, gamma);
         v->sums[p->precise].pool(kappa, gamma, n, p->dim, out);
         v->round(p->round, out, p->dim, out);
-        cpu_norm_row(v, out, &p->weight, p->dim, p->round, out);
+        enum round all = cpu_norm_row(v, out, &p->weight, p->dim, p->round, out);
         cpu_rope_row(v, rotated, p->rope + i * ROPE_ROW, p->round, false);
-        if (p->rotate) {
-            v->hadamard(out);
-            v->round(p->round, out, p->dim, out);
+        if (!p->index) {
+            cpu_saw_entry(s, all, v->round(p->round_nope, out, p->dim - ROPE_HEAD_DIM, out));
+            continue;
         }
-        v->round(p->round_nope, out, p->dim - ROPE_HEAD_DIM, out);
-        v->round(p->round_rotated, out, p->dim, out);
+        rotate_key(v, s, p->rotate, p->round, out);
+        cpu_saw_key(s, all, v->round(p->round_rotated, out, p->dim, out));
     }
 }
 
@@ -65,10 +79,13 @@ void cpu_compressor_pool(struct backend *base, const struct compressor_pool_para
 {
     struct cpu_backend *b = (struct cpu_backend *)base;
     ASSERT(p->width == p->dim || p->width == 2 * p->dim);
-    ASSERT(p->ratio <= RATIO_HCA && (!p->rotate || p->dim == INDEX_HEAD_DIM));
+    ASSERT(p->ratio <= RATIO_HCA && p->dim == (p->index ? INDEX_HEAD_DIM : HEAD_DIM));
     struct pool_job job = {b, p};
     int64_t work = (int64_t)16 * p->ratio * p->width;
     pool_run(b->pool, pool_blocks, &job, p->n, cpu_grain(b, p->n, work));
+    cpu_testify(b, ROW_KV_ENTRY, &p->place, p->n);
+    cpu_testify(b, ROW_INDEX_ROTATE, &p->place, p->n);
+    cpu_testify(b, ROW_INDEX_KEYS, &p->place, p->n);
 }
 
 /* ---- the indexer ---------------------------------------------------------------------------- */
@@ -81,18 +98,17 @@ struct index_query_job {
 /* Units are heads of tokens. */
 static void index_query_units(void *context, int thread, int32_t begin, int32_t end)
 {
-    (void)thread;
-    const struct cpu_vector *v = ((const struct index_query_job *)context)->b->v;
+    const struct cpu_backend *b = ((const struct index_query_job *)context)->b;
     const struct index_query_params *p = ((const struct index_query_job *)context)->p;
+    const struct cpu_vector *v = b->v;
+    struct cpu_scratch *s = &b->threads[thread];
     for (int32_t unit = begin; unit < end; unit++) {
         float *q = p->q + (int64_t)unit * INDEX_HEAD_DIM;
         const double *rope = p->rope + (int64_t)(unit / p->heads) * ROPE_ROW;
-        cpu_rope_row(v, q + INDEX_HEAD_DIM - ROPE_HEAD_DIM, rope, p->round, false);
-        if (p->rotate) {
-            v->hadamard(q);
-            v->round(p->round, q, INDEX_HEAD_DIM, q);
-        }
-        v->round(p->round_rotated, q, INDEX_HEAD_DIM, q);
+        float *rotated = q + INDEX_HEAD_DIM - ROPE_HEAD_DIM;
+        enum round all = cpu_rope_row(v, rotated, rope, p->round, false);
+        rotate_key(v, s, p->rotate, p->round, q);
+        cpu_saw_key(s, all, v->round(p->round_rotated, q, INDEX_HEAD_DIM, q));
     }
 }
 
@@ -102,6 +118,8 @@ void cpu_index_query(struct backend *base, const struct index_query_params *p)
     struct index_query_job job = {b, p};
     pool_run(b->pool, index_query_units, &job, p->n * p->heads,
              cpu_grain(b, p->n * p->heads, 16 * INDEX_HEAD_DIM));
+    cpu_testify(b, ROW_INDEX_ROTATE, &p->place, p->n);
+    cpu_testify(b, ROW_INDEX_KEYS, &p->place, p->n);
 }
 
 struct select_job {
@@ -116,9 +134,41 @@ static int32_t visible_blocks(const struct index_select_params *p, int32_t token
     return (int32_t)(((int64_t)p->position + token + 1) / RATIO_CSA);
 }
 
-/* Scores of one token over INDEX_CHUNK keys from `from` on; sums over heads are in double, where
- * the products of FP4 values and bf16 weights are exact, so that equal scores tie. */
-static void score_chunk(const struct select_job *job, const struct cpu_scratch *s, int32_t index,
+/* Sums over heads are in double, where the products of FP4 values and bf16 weights are exact, so
+ * that equal scores tie. */
+static enum precision_INDEX_SCORE add_heads(const struct cpu_vector *v, float *const *dots,
+                                            const float *weights, int32_t heads, double *score)
+{
+    double scale = 1.0 / sqrt((double)INDEX_HEAD_DIM * heads);
+    for (int32_t h = 0; h < heads; h++)
+        v->relu_add(score, dots[h], weights[h] * scale, INDEX_CHUNK);
+    return INDEX_SCORE_FP32;
+}
+
+/* As the published code: products, weights, weighted terms and their sum are stored in bf16. */
+static enum precision_INDEX_SCORE add_heads_bf16(const struct cpu_vector *v, float *const *dots,
+                                                 const float *weights, int32_t heads, double *score)
+{
+    double scale = 1.0 / sqrt((double)INDEX_HEAD_DIM * heads);
+    float sum[INDEX_CHUNK] = {0};
+    for (int32_t h = 0; h < heads; h++) {
+        float weight = (float)(weights[h] * scale), *terms = dots[h];
+        v->round(ROUND_BF16, &weight, 1, &weight);
+        v->round(ROUND_BF16, terms, INDEX_CHUNK, terms);
+        for (int32_t i = 0; i < INDEX_CHUNK; i++)
+            terms[i] = (terms[i] > 0 ? terms[i] : 0) * weight;
+        v->round(ROUND_BF16, terms, INDEX_CHUNK, terms);
+        for (int32_t i = 0; i < INDEX_CHUNK; i++)
+            sum[i] += terms[i];
+    }
+    v->round(ROUND_BF16, sum, INDEX_CHUNK, sum);
+    for (int32_t i = 0; i < INDEX_CHUNK; i++)
+        score[i] = sum[i];
+    return INDEX_SCORE_BF16;
+}
+
+/* Scores of one token over INDEX_CHUNK keys from `from` on. */
+static void score_chunk(const struct select_job *job, struct cpu_scratch *s, int32_t index,
                         int32_t from)
 {
     const struct index_select_params *p = job->p;
@@ -138,11 +188,10 @@ static void score_chunk(const struct select_job *job, const struct cpu_scratch *
     }
     v->sums[p->precise].dots(s->keys, n, q, p->heads, INDEX_HEAD_DIM, dots);
     memset(score, 0, INDEX_CHUNK * sizeof *score);
-    double scale = 1.0 / sqrt((double)INDEX_HEAD_DIM * p->heads);
-    for (int32_t h = 0; h < p->heads; h++) {
-        double weight = p->weights[(int64_t)token * p->heads + h] * scale;
-        v->relu_add(score, dots[h], weight, INDEX_CHUNK);
-    }
+    const float *weights = p->weights + (int64_t)token * p->heads;
+    cpu_saw(s, ROW_INDEX_SCORE,
+            p->score == INDEX_SCORE_BF16 ? add_heads_bf16(v, dots, weights, p->heads, score)
+                                         : add_heads(v, dots, weights, p->heads, score));
 }
 
 /* Units are (token, chunk of keys). */
@@ -178,7 +227,8 @@ static void sift_down(const double *score, int32_t *heap, int32_t n)
 }
 
 /* Marks below: an entry is selected when it does not rank below the worst of the best. */
-static void select_best(const double *score, int32_t n, int32_t topk, int32_t *heap, int32_t *out)
+static enum precision_INDEX_TOPK select_best(const double *score, int32_t n, int32_t topk,
+                                             int32_t *heap, int32_t *out)
 {
     int32_t held = 0;
     for (int32_t i = 0; i < topk; i++) { /* sift up */
@@ -199,6 +249,24 @@ static void select_best(const double *score, int32_t n, int32_t topk, int32_t *h
             out[count++] = i;
     }
     ASSERT(count == topk);
+    return INDEX_TOPK_EXACT;
+}
+
+/* The best by what one pass of a radix selection sees of a score: sign, exponent and 3 bits of
+ * fraction.  Overwrites the scores. */
+static enum precision_INDEX_TOPK select_roughly(double *score, int32_t n, int32_t topk,
+                                                int32_t *heap, int32_t *out)
+{
+    for (int32_t i = 0; i < n; i++) {
+        union {
+            float f;
+            uint32_t u;
+        } bits = {.f = (float)score[i]};
+        bits.u &= 0xfff00000u;
+        score[i] = bits.f;
+    }
+    select_best(score, n, topk, heap, out);
+    return INDEX_TOPK_APPROXIMATE;
 }
 
 static void select_tokens(void *context, int thread, int32_t begin, int32_t end)
@@ -210,8 +278,12 @@ static void select_tokens(void *context, int thread, int32_t begin, int32_t end)
         int32_t *out = p->selected + (int64_t)token * p->topk;
         p->n_selected[token] = n < p->topk ? n : p->topk;
         if (n > p->topk) {
-            select_best(job->b->index_scores + (int64_t)index * job->stride, n, p->topk,
-                        job->b->threads[thread].heap, out);
+            struct cpu_scratch *s = &job->b->threads[thread];
+            double *score = job->b->index_scores + (int64_t)index * job->stride;
+            cpu_saw(s, ROW_INDEX_TOPK,
+                    p->choice == INDEX_TOPK_EXACT
+                        ? select_best(score, n, p->topk, s->heap, out)
+                        : select_roughly(score, n, p->topk, s->heap, out));
             continue;
         }
         for (int32_t j = 0; j < n; j++)
@@ -237,4 +309,6 @@ void cpu_index_select(struct backend *base, const struct index_select_params *p)
         }
         pool_run(b->pool, select_tokens, &job, n, cpu_grain(b, n, most > p->topk ? 4 * most : 1));
     }
+    cpu_testify(b, ROW_INDEX_SCORE, &p->place, p->n);
+    cpu_testify(b, ROW_INDEX_TOPK, &p->place, p->n);
 }

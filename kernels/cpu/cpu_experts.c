@@ -48,13 +48,13 @@ static void choose_best(const double *score, const float *bias, int32_t n, int32
 
 static void route_tokens(void *context, int thread, int32_t begin, int32_t end)
 {
-    (void)thread;
     const struct route_job *job = context;
     const struct route_params *p = job->p;
     int32_t experts = p->gate.rows;
     double score[EXPERTS_MAX];
     for (int64_t t = begin; t < end; t++) {
         int32_t *chosen = p->experts + t * p->top;
+        double scaling = 1;
         for (int32_t e = 0; e < experts; e++)
             score[e] = sqrt_softplus(job->b->router[t * experts + e]);
         if (p->tid2eid.data != NULL) {
@@ -73,8 +73,12 @@ static void route_tokens(void *context, int thread, int32_t begin, int32_t end)
         double sum = 0;
         for (int32_t i = 0; i < p->top; i++)
             sum += score[chosen[i]];
+        if (p->scale == MOE_SCALE_GATE) {
+            scaling = p->scaling;
+            cpu_saw_parameter(&job->b->threads[thread], ROW_MOE_SCALE, MOE_SCALE_GATE, scaling);
+        }
         for (int32_t i = 0; i < p->top; i++)
-            p->weights[t * p->top + i] = (float)(score[chosen[i]] / sum * p->scaling);
+            p->weights[t * p->top + i] = (float)(score[chosen[i]] / sum * scaling);
     }
 }
 
@@ -87,11 +91,15 @@ void cpu_route(struct backend *base, const struct route_params *p)
         b->x_rows[t] = p->x + t * p->hidden;
         b->y_rows[t] = b->router + t * p->gate.rows;
     }
-    struct cpu_product product = {p->gate, b->x_rows, b->y_rows, p->n, ROUND_NONE, p->precise};
+    struct cpu_product product = {p->gate,  b->x_rows,  b->y_rows,     p->n,
+                                  p->round, p->precise, ROW_MOE_ROUTE, ROW_SUM};
     cpu_products_run(b, &product, 1);
     struct route_job job = {b, p};
     /* a transcendental function is worth about 50 multiply-adds */
     pool_run(b->pool, route_tokens, &job, p->n, cpu_grain(b, p->n, (int64_t)100 * p->gate.rows));
+    cpu_testify(b, ROW_MOE_ROUTE, &p->place, p->n);
+    cpu_testify(b, ROW_SUM, &p->place, p->n);
+    cpu_testify(b, ROW_MOE_SCALE, &p->place, p->n);
 }
 
 /* ---- experts -------------------------------------------------------------------------------- */
@@ -144,8 +152,9 @@ static void expert_rows(const struct experts_job *job, int thread, int32_t exper
 {
     const struct cpu_backend *b = job->b;
     int32_t first = b->entry_at[expert], n = b->entry_at[expert + 1] - first;
-    struct cpu_product product = {*w, b->x_rows + first, y + first,
-                                  n,  job->p->round_out, job->p->precise};
+    struct cpu_product product = {
+        *w,     b->x_rows + first, y + first, n, job->p->round_out, job->p->precise, ROW_ACT_STORE,
+        ROW_SUM};
     cpu_product_rows(b, &product, thread, row0, row1);
 }
 
@@ -164,8 +173,10 @@ static void inner_units(void *context, int thread, int32_t begin, int32_t end)
                     row + ROW_BLOCK);
         for (int64_t i = b->entry_at[expert]; i < b->entry_at[expert + 1]; i++) {
             float *h = b->gate + i * p->inner + row;
-            b->v->sums[p->precise].swiglu(h, b->up + i * p->inner + row, (float)p->limit,
-                                          b->entry_weight[i], ROW_BLOCK, h);
+            float limit = b->v->sums[p->precise].swiglu(
+                h, b->up + i * p->inner + row, (float)p->limit, b->entry_weight[i], ROW_BLOCK, h);
+            cpu_saw_parameter(&b->threads[thread], ROW_MOE_CLAMP,
+                              isfinite(limit) ? MOE_CLAMP_ON : MOE_CLAMP_OFF, limit);
             b->v->round(p->round_out, h, ROW_BLOCK, h);
         }
     }
@@ -173,11 +184,15 @@ static void inner_units(void *context, int thread, int32_t begin, int32_t end)
 
 static void round_entries(void *context, int thread, int32_t begin, int32_t end)
 {
-    (void)thread;
     const struct experts_job *job = context;
+    const struct cpu_backend *b = job->b;
+    int32_t shared = b->entry_at[job->p->n_routed];
     for (int64_t i = begin; i < end; i++) {
-        float *h = job->b->gate + i * job->p->inner;
-        job->b->v->round(job->p->round_in, h, job->p->inner, h);
+        float *h = b->gate + i * job->p->inner;
+        bool routed = i < shared;
+        enum round did =
+            b->v->round(routed ? job->p->round_in : job->p->round_shared, h, job->p->inner, h);
+        cpu_saw_round(&b->threads[thread], routed ? ROW_MOE_EXPERTS : ROW_DENSE_LINEAR, did);
     }
 }
 
@@ -194,21 +209,39 @@ static void down_units(void *context, int thread, int32_t begin, int32_t end)
 
 static void sum_tokens(void *context, int thread, int32_t begin, int32_t end)
 {
-    (void)thread;
     const struct experts_job *job = context;
     const struct experts_params *p = job->p;
-    const float *rows[TOP_EXPERTS_MAX + 1], *ones;
-    float one[TOP_EXPERTS_MAX + 1];
-    for (int i = 0; i <= TOP_EXPERTS_MAX; i++)
-        one[i] = 1.0f;
-    ones = one;
+    struct cpu_scratch *s = &job->b->threads[thread];
+    const struct cpu_sums *sums = &job->b->v->sums[p->precise];
+    const float *rows[TOP_EXPERTS_MAX + 1], *weights;
+    float weight[TOP_EXPERTS_MAX + 1];
+    weights = weight;
     for (int64_t t = begin; t < end; t++) {
         float *out = p->out + t * p->hidden;
-        for (int32_t i = 0; i < job->width; i++)
+        for (int32_t i = 0; i < job->width; i++) {
             rows[i] = job->b->down + (int64_t)job->b->entry_of[t * job->width + i] * p->hidden;
-        job->b->v->sums[p->precise].weighted_rows(rows, job->width, &ones, 1, p->hidden, &out);
-        job->b->v->round(p->round_out, out, p->hidden, out);
+            weight[i] = 1.0f;
+        }
+        int32_t from = 0; /* rows that are summed and scaled already */
+        if (p->scale == MOE_SCALE_KERNEL) {
+            sums->weighted_rows(rows, p->top, &weights, 1, p->hidden, &out);
+            from = p->top - 1; /* the sum takes the place of the last routed row */
+            rows[from] = out;
+            weight[from] = (float)p->scaling;
+            cpu_saw_parameter(s, ROW_MOE_SCALE, MOE_SCALE_KERNEL, weight[from]);
+        }
+        const float *rest = weight + from;
+        sums->weighted_rows(rows + from, job->width - from, &rest, 1, p->hidden, &out);
+        cpu_saw_round(s, ROW_ACT_STORE, job->b->v->round(p->round_out, out, p->hidden, out));
     }
+}
+
+static void testify(struct cpu_backend *b, const struct experts_params *p)
+{
+    static const enum precision_row ROWS[] = {ROW_MOE_EXPERTS, ROW_DENSE_LINEAR, ROW_MOE_SCALE,
+                                              ROW_MOE_CLAMP,   ROW_ACT_STORE,    ROW_SUM};
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++)
+        cpu_testify(b, ROWS[i], &p->place, p->n);
 }
 
 void cpu_experts(struct backend *base, const struct experts_params *p)
@@ -222,9 +255,13 @@ void cpu_experts(struct backend *base, const struct experts_params *p)
     int64_t entries = (int64_t)b->limits.tokens * b->limits.top;
     sort_by_expert(b, &job);
 
-    const float *x = cpu_rounded(b, p->round_in, p->x, p->n, p->hidden);
+    const float *x =
+        cpu_rounded(b, ROW_MOE_EXPERTS, p->round_in, p->x, p->n, p->hidden, b->rounded);
+    const float *x_shared =
+        cpu_rounded(b, ROW_DENSE_LINEAR, p->round_shared, p->x, p->n, p->hidden, b->rounded_shared);
     for (int64_t i = 0; i < n; i++) {
-        b->x_rows[i] = x + (int64_t)b->entry_token[i] * p->hidden;
+        const float *from = i < b->entry_at[p->n_routed] ? x : x_shared;
+        b->x_rows[i] = from + (int64_t)b->entry_token[i] * p->hidden;
         b->y_rows[i] = b->gate + i * p->inner;
         b->y_rows[entries + i] = b->up + i * p->inner;
     }
@@ -243,4 +280,5 @@ void cpu_experts(struct backend *base, const struct experts_params *p)
     units = job.n_active * job.blocks;
     pool_run(b->pool, down_units, &job, units, cpu_grain(b, units, work * p->inner));
     pool_run(b->pool, sum_tokens, &job, p->n, cpu_grain(b, p->n, (int64_t)job.width * p->hidden));
+    testify(b, p);
 }

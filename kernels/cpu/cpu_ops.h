@@ -29,6 +29,13 @@ struct cpu_scratch {
     float *scores;      /* owns; [WEIGHTED_HEADS, ATTENDED_MAX + 16] */
     float *index_dots;  /* owns; [INDEX_HEADS_MAX, INDEX_CHUNK] */
     int32_t *heap;      /* owns; [INDEX_TOPK_MAX] */
+    float *streams;     /* owns; [HC_MULT * hidden] of one token, rounded */
+    float *tile;        /* owns; [ATTN_TILE + WEIGHTED_HEADS, HEAD_DIM] keys and queries in bf16 */
+    float *partial;     /* owns; [2 * WEIGHTED_HEADS, HEAD_DIM] sums of a tile and of a split */
+
+    /* What this thread did since the last cpu_testify, in units of whatever job it was. */
+    uint32_t seen[PRECISION_ROWS][PRECISION_VALUES_MAX];
+    double used[PRECISION_ROWS]; /* the parameter, where a row has one */
 };
 
 struct cpu_backend {
@@ -38,11 +45,16 @@ struct cpu_backend {
     struct backend_limits limits;
     struct cpu_scratch *threads; /* owns; [pool_threads] */
 
-    float *rounded;       /* owns; [tokens, cols] a linear's input after round_in */
-    const float **x_rows; /* owns; [tokens * max(top, groups)] */
-    float **y_rows;       /* owns; [LINEAR_OUTS_MAX, tokens * top] */
-    double *index_scores; /* owns; [CPU_INDEX_SCORES_MAX] */
-    float *router;        /* owns; [tokens, experts] */
+    struct witness_table witness;
+
+    float *rounded;        /* owns; [tokens, cols] a linear's input after round_in */
+    float *rounded_shared; /* owns; [tokens, hidden] the shared experts' input */
+    float *rounded_groups; /* owns; [tokens, group_cols] the grouped output's input */
+    float *mix_weights;    /* owns; [HC_MIX, cols] rounded hyper-connection weights */
+    const float **x_rows;  /* owns; [tokens * max(top, groups)] */
+    float **y_rows;        /* owns; [LINEAR_OUTS_MAX, tokens * top] */
+    double *index_scores;  /* owns; [CPU_INDEX_SCORES_MAX] */
+    float *router;         /* owns; [tokens, experts] */
 
     /* The expert layer, entries (token, choice) sorted by expert */
     int32_t *entry_at;    /* owns; [experts + 1] first entry of each expert */
@@ -53,6 +65,28 @@ struct cpu_backend {
     float *gate, *up;     /* own; [tokens * top, inner] */
     float *down;          /* owns; [tokens * top, hidden] */
 };
+
+/* ---- witnesses: the code that did the arithmetic says so, the operation adds it up ------------
+ */
+
+static inline void cpu_saw(struct cpu_scratch *s, enum precision_row row, int value)
+{
+    s->seen[row][value]++;
+}
+static inline void cpu_saw_parameter(struct cpu_scratch *s, enum precision_row row, int value,
+                                     double parameter)
+{
+    s->seen[row][value]++;
+    s->used[row] = parameter;
+}
+/* A rounding, as the value that it is of the row. */
+void cpu_saw_round(struct cpu_scratch *s, enum precision_row row, enum round did);
+/* The roundings of an entry or an index key: of all channels, then of some of them. */
+void cpu_saw_entry(struct cpu_scratch *s, enum round all, enum round part);
+void cpu_saw_key(struct cpu_scratch *s, enum round all, enum round part);
+/* Moves what all threads saw of a row into the table; n: rows of the operation. */
+void cpu_testify(struct cpu_backend *b, enum precision_row row, const struct place *place,
+                 int32_t n);
 
 /* How many units one piece of a job gets: enough to be worth a hand-over, not more than a share. */
 int32_t cpu_grain(const struct cpu_backend *b, int32_t units, int64_t work_of_unit);
@@ -65,20 +99,21 @@ struct cpu_product {
     int32_t n;
     enum round round_out;
     bool precise;
+    enum precision_row round_row, sum_row; /* whose round_out and precise these are */
 };
 void cpu_products_run(struct cpu_backend *b, const struct cpu_product *products, int32_t n);
-/* x after round_in: x itself, or b->rounded. */
-const float *cpu_rounded(struct cpu_backend *b, enum round round, const float *x, int32_t n,
-                         int32_t width);
+/* x after a rounding: x itself, or `to` [n, width], which holds it then. */
+const float *cpu_rounded(struct cpu_backend *b, enum precision_row row, enum round round,
+                         const float *x, int32_t n, int32_t width, float *to);
 void cpu_product_rows(const struct cpu_backend *b, const struct cpu_product *product, int thread,
                       int32_t row0, int32_t row1);
 
-/* P1 over one row */
-void cpu_norm_row(const struct cpu_vector *v, const float *x, const struct tensor *weight,
-                  int32_t n, enum round round, float *out);
+/* P1 over one row; returns the rounding done. */
+enum round cpu_norm_row(const struct cpu_vector *v, const float *x, const struct tensor *weight,
+                        int32_t n, enum round round, float *out);
 /* P8 over the ROPE_HEAD_DIM values at x; inverse turns back. */
-void cpu_rope_row(const struct cpu_vector *v, float *x, const double *rope, enum round round,
-                  bool inverse);
+enum round cpu_rope_row(const struct cpu_vector *v, float *x, const double *rope, enum round round,
+                        bool inverse);
 
 void cpu_embed(struct backend *b, const struct embed_params *p);
 void cpu_rms_norm(struct backend *b, const struct rms_norm_params *p);
@@ -89,6 +124,8 @@ void cpu_hc_pre(struct backend *b, const struct hc_pre_params *p);
 void cpu_hc_post(struct backend *b, const struct hc_post_params *p);
 void cpu_hc_head(struct backend *b, const struct hc_head_params *p);
 void cpu_mtp_join(struct backend *b, const struct mtp_join_params *p);
+
+void cpu_witness_read(struct backend *b, struct witness_table *out);
 
 void cpu_rope_table(struct backend *b, const struct rope_table_params *p);
 void cpu_query(struct backend *b, const struct query_params *p);

@@ -47,9 +47,10 @@ struct cpu_sums {
     void (*pool)(const float *const *kappa, const float *const *gamma, int32_t n, int32_t width,
                  float *out);
 
-    /* out = silu(min(gate, limit)) * clamp(up, -limit, limit) * weight; n a multiple of 16 */
-    void (*swiglu)(const float *gate, const float *up, float limit, float weight, int32_t n,
-                   float *out);
+    /* out = silu(min(gate, limit)) * clamp(up, -limit, limit) * weight; n a multiple of 16.
+     * Returns the limit that it used. */
+    float (*swiglu)(const float *gate, const float *up, float limit, float weight, int32_t n,
+                    float *out);
 };
 
 struct cpu_vector {
@@ -57,8 +58,9 @@ struct cpu_vector {
 
     struct cpu_sums sums[2]; /* by `precise` */
 
-    /* Rows row0..row1-1; row0 a multiple of ROW_BLOCK.  slab: scratch [ROW_BLOCK, cols]. */
-    void (*matmul)(const struct matmul *m, int32_t row0, int32_t row1, float *slab);
+    /* Rows row0..row1-1; row0 a multiple of ROW_BLOCK.  slab: scratch [ROW_BLOCK, cols].  Returns
+     * whether it summed in double. */
+    _Bool (*matmul)(const struct matmul *m, int32_t row0, int32_t row1, float *slab);
 
     /* Sum of squares in double; n a multiple of 16 */
     double (*square_sum)(const float *x, int32_t n);
@@ -75,8 +77,9 @@ struct cpu_vector {
     /* score[i] += weight * max(x[i], 0) in double; n a multiple of 16 */
     void (*relu_add)(double *score, const float *x, double weight, int32_t n);
 
-    /* Rounds as P2, P5, P6 say; n a multiple of the group (any n for BF16).  out may be x. */
-    void (*round)(enum round round, const float *x, int32_t n, float *out);
+    /* Rounds as P2, P5, P6 say; n a multiple of the group (any n for BF16 and TF32).  out may be x.
+     * Returns what it did, for witnesses. */
+    enum round (*round)(enum round round, const float *x, int32_t n, float *out);
 
     /* Orthonormal Walsh-Hadamard transform of INDEX_HEAD_DIM values in place (P7) */
     void (*hadamard)(float *x);

@@ -97,7 +97,7 @@ export function lifecycle(program) {
       [{ listen: "unix:" + "x".repeat(200) }, /--listen/],
       [{ model: dir }, /config\.json|model/],
       [{ flags: ["--isa", "mmx"] }, /--isa/],
-      [{ flags: ["--numerics", "guess"] }, /--numerics/],
+      [{ flags: ["--profile", "guess"] }, /--profile/],
       [{ flags: ["--threads", "0"] }, /--threads/],
       [{ flags: ["--context", "1e3"] }, /--context/],
       [{ flags: ["--frobnicate", "1"] }, /--frobnicate/],

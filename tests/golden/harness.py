@@ -65,23 +65,23 @@ class Engine:
             json.dump([int(i) for i in ids], f)
         return self.path(name)
 
-    def logits_bytes(self, model, ids, numerics, *flags):
-        status, out, err = self.run("logits", "--model", model, "--ids", self.ids(ids), "--numerics", numerics, *flags)
+    def logits_bytes(self, model, ids, profile, *flags):
+        status, out, err = self.run("logits", "--model", model, "--ids", self.ids(ids), "--profile", profile, *flags)
         if status != 0:
             raise RuntimeError(f"engine logits ended with {status}: {err.strip()}")
         return out
 
-    def logits(self, model, ids, numerics, positions=(), *flags):
+    def logits(self, model, ids, profile, positions=(), *flags):
         if positions:
             flags = ("--positions", ",".join(map(str, positions)), *flags)
-        return json.loads(self.logits_bytes(model, ids, numerics, *flags))
+        return json.loads(self.logits_bytes(model, ids, profile, *flags))
 
-    def layer(self, model, ids, layer, numerics, x, *flags):
+    def layer(self, model, ids, layer, profile, x, *flags):
         """One layer from streams x [S, hc_mult, hidden]; returns the streams behind it."""
         into, out = self.path("in.f32"), self.path("out.f32")
         x.astype("<f4").tofile(into)
         status, _, err = self.run("layer", "--model", model, "--ids", self.ids(ids), "--layer", layer,
-                                  "--numerics", numerics, "--in", into, "--out", out, *flags)
+                                  "--profile", profile, "--in", into, "--out", out, *flags)
         if status != 0:
             raise RuntimeError(f"engine layer ended with {status}: {err.strip()}")
         return np.fromfile(out, "<f4").reshape(x.shape).astype(np.float64)

@@ -2,10 +2,10 @@
 
     test_golden.py [--engine FILE] [--synth FILE] [GROUP...]
 
-exact      stored cases end to end, `exact` numerics, on every instruction set of this processor
-official   stored cases end to end, `official` numerics, the same
+exact      stored cases end to end, profile `reference`, on every instruction set of this processor
+official   stored cases end to end, profile `official`, the same
 layers     `official` layer by layer from the reference's input streams, the same
-demo       the embedded model on stored conversations, both numerics
+demo       the embedded model on stored conversations, both profiles
 fresh      cases computed now by reference.py: every position's experts, selection and logits; layers
 controls   what must fail does fail: one wrong byte, one wrong layer
 contract   bad flags, ids, models and streams end with status 2 and a line that names them
@@ -28,6 +28,9 @@ OFFICIAL_KL, OFFICIAL_TOP1 = 2e-3, 0.85
 # up to 1.7e-3 in one row.
 DEMO_TOP1, DEMO_ANSWER_LOGPROB = 0.95, 1e-2
 PROBES_AT_ONCE = 200         # positions asked for in one run
+
+# The names of the reference's numerics as profiles of the engine.
+PROFILES = {"exact": "reference", "official": "official"}
 
 tap = Tap()
 
@@ -85,7 +88,7 @@ def group_exact(engine):
     for name, case in stored("exact"):
         model = engine.model(case["config"], case["seed"])
         on_every_isa(f"exact {name}", lambda isa: exact_agrees(
-            engine.logits(model, case["ids"], "exact", case["probes"], "--draft", "--trace", "--isa", isa), case, f"{name} {isa}"))
+            engine.logits(model, case["ids"], "reference", case["probes"], "--draft", "--trace", "--isa", isa), case, f"{name} {isa}"))
 
 
 # ---- official ---------------------------------------------------------------------------------------
@@ -157,7 +160,7 @@ def group_demo(engine):
     for name, row in rows.items():
         for numerics, agrees in (("exact", demo_exact), ("official", demo_official)):
             on_every_isa(f"demo {name}, {numerics}", lambda isa: agrees(
-                engine.logits(DEMO, row["ids"], numerics, [len(row["ids"]) - 2], "--isa", isa), row, f"{name} {numerics} {isa}"))
+                engine.logits(DEMO, row["ids"], PROFILES[numerics], [len(row["ids"]) - 2], "--isa", isa), row, f"{name} {numerics} {isa}"))
 
 
 # ---- fresh ------------------------------------------------------------------------------------------
@@ -185,7 +188,7 @@ def logits_everywhere(engine, model, ids, *flags):
     """One answer with every position probed, put together from runs that probe some."""
     n, whole = len(ids), None
     for start in range(0, n, PROBES_AT_ONCE):
-        out = engine.logits(model, ids, "exact", range(start, min(start + PROBES_AT_ONCE, n)), *flags)
+        out = engine.logits(model, ids, "reference", range(start, min(start + PROBES_AT_ONCE, n)), *flags)
         if whole is None:
             whole = out
             continue
@@ -285,7 +288,7 @@ def group_controls(engine):
                 "layers.0.ffn.gate.tid2eid": flip(case["ids"][0] * 4 * 8, 0x01), "hc_head_scale": flip(3, 0x80)}
     for tensor, change in one_byte.items():
         broken = with_byte(engine, model, tensor, change)
-        out = engine.logits(broken, case["ids"], "exact", case["probes"], "--draft", "--trace")
+        out = engine.logits(broken, case["ids"], "reference", case["probes"], "--draft", "--trace")
         tap.check(fails(exact_agrees, out, case, tensor), f"control: one changed byte of {tensor} is seen in exact")
 
     case = dict(stored("official"))["nano-official"]
@@ -322,7 +325,7 @@ def refused(engine, what, says, *args):
 
 def group_contract(engine):
     model, ids = engine.model("nano.json", 1), engine.ids([5, 6, 7], "good.json")
-    flags = ["--model", model, "--numerics", "exact"]
+    flags = ["--model", model, "--profile", "reference"]
     for what, text in BAD_IDS.items():
         with open(engine.path("bad.json"), "w") as f:
             f.write(text)
@@ -330,12 +333,12 @@ def group_contract(engine):
     good = ["logits", *flags, "--ids", ids]
     refused(engine, "ids: no file", "none.json", "logits", *flags, "--ids", engine.path("none.json"))
     for flag, values in (("--positions", ("3", "-4", "x", "1,", "")), ("--chunk", ("0", "-1", "x")), ("--isa", ("sse", "")),
-                         ("--numerics", ("fast",)), ("--speed", ("1",))):
+                         ("--profile", ("exact",)), ("--speed", ("1",))):
         for value in values:
             refused(engine, f"{flag} '{value}'", flag, *good, flag, value)
-    refused(engine, "no model", "--model", "logits", "--ids", ids, "--numerics", "exact")
+    refused(engine, "no model", "--model", "logits", "--ids", ids, "--profile", "reference")
     broken = with_byte(engine, model, "layers.3.attn.attn_sink", lambda data: data.__setitem__(slice(None), 0xFF))
-    refused(engine, "a model with NaN", "layers.3.attn.attn_sink", "logits", "--model", broken, "--ids", ids, "--numerics", "exact")
+    refused(engine, "a model with NaN", "layers.3.attn.attn_sink", "logits", "--model", broken, "--ids", ids, "--profile", "reference")
     streams, out = engine.path("in.f32"), engine.path("out.f32")
     for n in (0, 3 * 4 * 256 * 4 - 1, 3 * 4 * 256 * 4 + 4):
         with open(streams, "wb") as f:

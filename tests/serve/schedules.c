@@ -1,5 +1,5 @@
 /*
- * The serving core over a real network, on random schedules:  schedules MODEL NUMERICS SEED COUNT
+ * The serving core over a real network, on random schedules:  schedules MODEL PROFILE SEED COUNT
  *
  * Requests of several keys arrive, share steps, branch, continue, repeat and are cancelled, with a
  * prefix cache that is always too small.  The engine runs on this thread, turn by turn, so a seed
@@ -16,8 +16,10 @@
 #include <string.h>
 
 /* The engine with its insides open, and every step of the network observed. */
-static void spied_step(struct model *model, const struct segment *segments, int n_segments);
-static void spied_draft(struct model *model, const struct draft_segment *segments, int n_segments);
+static void spied_step(struct model *model, const struct profile *profile,
+                       const struct segment *segments, int n_segments);
+static void spied_draft(struct model *model, const struct profile *profile,
+                        const struct draft_segment *segments, int n_segments);
 #define model_step  spied_step
 #define model_draft spied_draft
 #include "engine/serve/engine.c"
@@ -53,6 +55,7 @@ struct job {
 };
 
 static struct {
+    const struct profile *profile;
     struct model *cold_model;
     struct sequence *cold;
     struct engine *engine;
@@ -105,7 +108,8 @@ static const struct timeline *timeline_of(const struct sequence *sequence)
     return t;
 }
 
-static void spied_step(struct model *model, const struct segment *segments, int n_segments)
+static void spied_step(struct model *model, const struct profile *profile,
+                       const struct segment *segments, int n_segments)
 {
     struct segment all[SESSIONS];
     float *rows = test.rows;
@@ -115,7 +119,7 @@ static void spied_step(struct model *model, const struct segment *segments, int 
         all[i].logits_all = rows;
         rows += (int64_t)segments[i].n * vocab();
     }
-    model_step(model, all, n_segments);
+    model_step(model, profile, all, n_segments);
     for (int i = 0; i < n_segments; i++) {
         const struct timeline *t = timeline_of(all[i].sequence);
         struct job *job = t->request->user;
@@ -144,10 +148,11 @@ static int32_t answered_before(const struct job *job, int32_t at)
 }
 
 /* Random networks rarely guess right: of a request that is asked again the guesses are. */
-static void spied_draft(struct model *model, const struct draft_segment *segments, int n_segments)
+static void spied_draft(struct model *model, const struct profile *profile,
+                        const struct draft_segment *segments, int n_segments)
 {
     ASSERT(n_segments == 1);
-    model_draft(model, segments, 1);
+    model_draft(model, profile, segments, 1);
     const struct timeline *t = timeline_of(segments->sequence);
     int32_t id = answered_before(t->request->user, t->n_ids + 1);
     for (int32_t i = 0; id >= 0 && i < vocab(); i++)
@@ -346,9 +351,9 @@ static void check_job(struct job *job)
     int32_t piece = PIECES[roll((uint32_t)size)];
     sequence_reset(test.cold);
     for (int32_t at = 0; at < n; at += piece) {
-        struct segment s = {test.cold, job->ids + at, n - at < piece ? n - at : piece, NULL,
-                            test.rows};
-        model_step(test.cold_model, &s, 1);
+        struct segment s = {test.cold, job->ids + at, n - at < piece ? n - at : piece,
+                            NULL,      test.rows,     LEG_PREFILL};
+        model_step(test.cold_model, test.profile, &s, 1);
         for (int32_t j = 0; j < s.n; j++)
             check_row(job, at + j, test.rows + (int64_t)j * vocab());
     }
@@ -377,9 +382,9 @@ static void check_baseline(void)
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-static struct model *open_model(const char *dir, enum numerics numerics)
+static struct model *open_model(const char *dir)
 {
-    struct model_options options = {.numerics = numerics, .threads = 1};
+    struct model_options options = {.threads = 1};
     struct model *model = NULL;
     struct error err;
     if (model_open(dir, &options, &model, &err) != OK) {
@@ -390,16 +395,17 @@ static struct model *open_model(const char *dir, enum numerics numerics)
 }
 
 /* As engine_create, without the thread. */
-static void engine_open(const char *dir, enum numerics numerics)
+static void engine_open(const char *dir)
 {
     struct engine *e = take_memory(1, sizeof *e);
     struct error err;
-    e->model = open_model(dir, numerics);
+    e->model = open_model(dir);
     e->options = (struct engine_options){
         .sessions_max = SESSIONS,
         .context_max = CONTEXT,
         .queue_max = ENGINE_QUEUE,
         .prefix_bytes = 2 * TAILS * snapshot_tail_bytes(e->model),
+        .profile = test.profile,
         .draft_depth = test.restarts % 2 == 0 ? DRAFT_DEPTH_MAX : 0,
     };
     e->next_number = 1;
@@ -444,22 +450,22 @@ static void report(int number, bool good, const char *what)
 
 int main(int argc, char **argv)
 {
-    enum numerics numerics;
     int32_t count = argc == 5 ? (int32_t)strtol(argv[4], NULL, 10) : 0;
-    if (argc != 5 || !numerics_parse(argv[2], &numerics) || count < 1 || count > COUNT_MAX) {
-        fprintf(stderr, "usage: schedules MODEL exact|official SEED COUNT\n");
+    if (argc != 5 || (test.profile = profile_builtin(argv[2])) == NULL || count < 1 ||
+        count > COUNT_MAX) {
+        fprintf(stderr, "usage: schedules MODEL PROFILE SEED COUNT\n");
         return 2;
     }
     struct error err;
     test.random = strtoull(argv[3], NULL, 10);
-    test.cold_model = open_model(argv[1], numerics);
+    test.cold_model = open_model(argv[1]);
     ASSERT(sequence_create(test.cold_model, CONTEXT, &test.cold, &err) == OK);
     sampler_init(&test.sampler, vocab());
     test.jobs = take_memory(count, sizeof *test.jobs);
     test.rows = take_memory((int64_t)STEP_TOKENS_MAX * vocab(), sizeof *test.rows);
     for (int32_t from = 0; from < count && test.wrong[0] == '\0';
          from += RESTART, test.restarts++) {
-        engine_open(argv[1], numerics);
+        engine_open(argv[1]);
         live(from, count - from < RESTART ? count : from + RESTART);
         if (test.wrong[0] == '\0')
             check_baseline();

@@ -195,9 +195,10 @@ void sequence_draft_skip(struct sequence *s, int32_t length)
 }
 
 /* Guesses the token behind the next one, right in two of three cases. */
-void model_draft(struct model *model, const struct draft_segment *segments, int n_segments)
+void model_draft(struct model *model, const struct profile *profile,
+                 const struct draft_segment *segments, int n_segments)
 {
-    ASSERT(model->alive && n_segments == 1);
+    ASSERT(model->alive && n_segments == 1 && profile != NULL);
     const struct draft_segment *g = segments;
     struct sequence *s = g->sequence;
     ASSERT(g->n > 0 && s->n_draft + g->n == s->n && g->logits_all == NULL);
@@ -211,8 +212,10 @@ void model_draft(struct model *model, const struct draft_segment *segments, int 
     toy_logits(mix(hash) % 3 == 0 ? ~hash : hash, id, g->logits_last);
 }
 
-void model_step(struct model *model, const struct segment *segments, int n_segments)
+void model_step(struct model *model, const struct profile *profile, const struct segment *segments,
+                int n_segments)
 {
+    ASSERT(profile != NULL);
     ASSERT(model->alive && n_segments > 0);
     pthread_mutex_lock(&toy.lock);
     toy.waiting = true;

@@ -165,6 +165,7 @@ static const struct backend_limits LIMITS = {
     .tokens = 40,
     .cols = 2048,
     .groups = 4,
+    .group_cols = 8192,
     .index_heads = 16,
     .topk = 64,
     .inner = 128,

@@ -51,7 +51,7 @@ int32_t engine_context_max(const struct engine *engine)
 static char folder[] = "/tmp/v4box-admin-XXXXXX";
 static char socket_path[64], keys_path[64];
 static struct admin_scope scope = {
-    .model = "de\"mo", .isa = "avx2", .numerics = "exact", .listening = "127.0.0.1:8080"};
+    .model = "de\"mo", .isa = "avx2", .profile = "reference", .listening = "127.0.0.1:8080"};
 
 static int setup(void **state)
 {
@@ -150,7 +150,7 @@ static void test_status(void **state)
     assert_true(json_object_get_int64(member(data, "rss_bytes")) > 1 << 20);
     assert_string_equal(json_object_get_string(member(data, "model")), "de\"mo");
     assert_string_equal(json_object_get_string(member(data, "isa")), "avx2");
-    assert_string_equal(json_object_get_string(member(data, "numerics")), "exact");
+    assert_string_equal(json_object_get_string(member(data, "profile")), "reference");
     assert_string_equal(json_object_get_string(member(data, "listening")), "127.0.0.1:8080");
     assert_non_null(strstr(text_of(answer), "running         2\n"));
     json_object_put(answer);

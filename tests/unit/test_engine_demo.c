@@ -11,7 +11,7 @@
 #define CONTEXT   1024
 #define TURNS     3
 
-static const struct model_options OPTIONS = {.numerics = NUMERICS_OFFICIAL, .isa = ISA_AUTO};
+static const struct model_options OPTIONS = {.isa = ISA_AUTO};
 
 static struct model *open_model(void)
 {
@@ -36,10 +36,12 @@ static void feed(struct model *model, struct sequence *s, const int32_t *ids, in
                  int32_t piece, float *logits)
 {
     for (int32_t at = 0; at < n; at += piece) {
-        struct segment segment = {
-            .sequence = s, .ids = ids + at, .n = n - at < piece ? n - at : piece};
+        struct segment segment = {.sequence = s,
+                                  .ids = ids + at,
+                                  .n = n - at < piece ? n - at : piece,
+                                  .leg = LEG_PREFILL};
         segment.logits_last = at + segment.n == n ? logits : NULL;
-        model_step(model, &segment, 1);
+        model_step(model, profile_builtin_at(PROFILE_OFFICIAL), &segment, 1);
     }
 }
 

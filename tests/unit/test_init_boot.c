@@ -23,13 +23,13 @@ static void options_from_the_list_only(void **state)
 {
     (void)state;
     static const struct {
-        const char *cmdline, *isa, *numerics;
+        const char *cmdline, *isa, *profile;
         int complaints;
     } CASES[] = {
         {"", "auto", "official", 0},
         {"console=ttyS0 panic=10 quiet\n", "auto", "official", 0},
         {"v4box.isa=baseline", "baseline", "official", 0},
-        {"a v4box.isa=avx2 v4box.numerics=exact\tb", "avx2", "exact", 0},
+        {"a v4box.isa=avx2 v4box.profile=reference\tb", "avx2", "reference", 0},
         {"v4box.isa=avx2 v4box.isa=avx512", "avx512", "official", 0},
         {"v4box.isa=", "auto", "official", 1},
         {"v4box.isa", "auto", "official", 1},
@@ -47,7 +47,7 @@ static void options_from_the_list_only(void **state)
         options_init(&o);
         options_parse(&o, CASES[i].cmdline, strlen(CASES[i].cmdline), &t);
         assert_string_equal(o.value[OPTION_ISA], CASES[i].isa);
-        assert_string_equal(options_value(&o, "numerics"), CASES[i].numerics);
+        assert_string_equal(options_value(&o, "profile"), CASES[i].profile);
         int lines = 0;
         for (const char *p = bytes; *p != '\0'; p++)
             lines += *p == '\n';

@@ -118,7 +118,13 @@ static void hc_post(struct backend *b, float *out, size_t n)
         post[i] = random_unit();
     for (int i = 0; i < TOKENS * 16; i++)
         comb[i] = random_unit();
-    struct hc_post_params p = {y, x, post, comb, TOKENS, HIDDEN, ROUND_NONE, out};
+    struct hc_post_params p = {.y = y,
+                               .streams = x,
+                               .post = post,
+                               .comb = comb,
+                               .n = TOKENS,
+                               .hidden = HIDDEN,
+                               .streams_out = out};
     b->ops->hc_post(b, &p);
     assert_int_equal(n, TOKENS * 4 * HIDDEN);
     for (int i = 0; i < TOKENS * 4 * HIDDEN; i++) {
@@ -153,8 +159,8 @@ static void linear(struct backend *b, float *out, size_t n)
         .cols = COLS,
         .round_in = ROUND_FP8_128,
         .n_outs = 2,
-        .outs = {{w.tensor, out, ROUND_BF16, false},
-                 {small.tensor, out + TOKENS * ROWS, ROUND_NONE, false}},
+        .outs = {{w.tensor, out, ROUND_BF16, false, LINEAR_PLAIN},
+                 {small.tensor, out + TOKENS * ROWS, ROUND_NONE, false, LINEAR_PLAIN}},
     };
     assert_int_equal(n, TOKENS * (ROWS + SMALL));
     b->ops->linear(b, &p);
@@ -200,7 +206,14 @@ static void grouped(struct backend *b, float *out, size_t n)
     enum { TOKENS = 7, GROUPS = 4, RANK = 128, COLS = 256 };
     struct matrix w = matrix_random(STORE_FP8, GROUPS * RANK, COLS);
     float *x = random_floats(TOKENS * GROUPS * COLS, 1);
-    struct grouped_params p = {w.tensor, x, TOKENS, GROUPS, RANK, COLS, ROUND_NONE, true, out};
+    struct grouped_params p = {.w = w.tensor,
+                               .x = x,
+                               .n = TOKENS,
+                               .groups = GROUPS,
+                               .rank = RANK,
+                               .cols = COLS,
+                               .precise = true,
+                               .y = out};
     b->ops->grouped(b, &p);
     assert_int_equal(n, TOKENS * GROUPS * RANK);
     for (int i = 0; i < TOKENS * GROUPS * RANK; i++) {
@@ -344,15 +357,13 @@ static void entries(struct backend *b, float *out, size_t n)
     for (int i = 0; i < HEAD_DIM; i++)
         weight[i] = (uint16_t)(0x3f80 + i % 50);
     assert_int_equal(n, (SLOTS + TOKENS * HEADS) * HEAD_DIM);
-    struct kv_store_params p = {{weight, NULL, HEAD_DIM, 0, STORE_BF16},
-                                kv,
-                                rope,
-                                TOKENS,
-                                AT,
-                                ROUND_NONE,
-                                ROUND_NONE,
-                                ring,
-                                SLOTS};
+    struct kv_store_params p = {.weight = {weight, NULL, HEAD_DIM, 0, STORE_BF16},
+                                .kv = kv,
+                                .rope = rope,
+                                .n = TOKENS,
+                                .position = AT,
+                                .ring = ring,
+                                .ring_slots = SLOTS};
     b->ops->kv_store(b, &p);
     for (int slot = 0; slot < SLOTS; slot++) {
         int t = (slot - AT % SLOTS + SLOTS) % SLOTS;
@@ -368,7 +379,7 @@ static void entries(struct backend *b, float *out, size_t n)
             expect_near(ring[slot * HEAD_DIM + c], want[c], 1e-6, "entry", slot * HEAD_DIM + c);
     }
     memcpy(query, q, TOKENS * HEADS * HEAD_DIM * sizeof *q);
-    struct query_params r = {query, rope, TOKENS, HEADS, ROUND_NONE};
+    struct query_params r = {.q = query, .rope = rope, .n = TOKENS, .heads = HEADS};
     b->ops->query(b, &r);
     for (int i = 0; i < TOKENS * HEADS; i++) {
         for (int c = 0; c < HEAD_DIM; c++)
@@ -515,7 +526,16 @@ static void selection(struct backend *b, float *out, size_t n)
             memcpy(keys + j * INDEX_HEAD_DIM, keys + (j - j % 5) * INDEX_HEAD_DIM,
                    INDEX_HEAD_DIM * sizeof *keys);
     }
-    struct index_select_params p = {q, w, keys, TOKENS, AT, HEADS, TOPK, true, selected, counts};
+    struct index_select_params p = {.q = q,
+                                    .weights = w,
+                                    .keys = keys,
+                                    .n = TOKENS,
+                                    .position = AT,
+                                    .heads = HEADS,
+                                    .topk = TOPK,
+                                    .precise = true,
+                                    .selected = selected,
+                                    .n_selected = counts};
     b->ops->index_select(b, &p);
     for (int t = 0; t < TOKENS; t++) {
         int visible = (AT + t + 1) / 4;

@@ -16,7 +16,7 @@ struct options {
     const char *text;
     int32_t number;
     bool on;
-    enum numerics numerics;
+    const struct profile *profile;
     enum isa isa;
 };
 
@@ -28,7 +28,7 @@ static enum status parse(struct options *o, const char *line, struct error *err)
         {"--text", FLAG_TEXT, &o->text, true, false},
         {"--number", FLAG_NUMBER, &o->number, false, false},
         {"--on", FLAG_SWITCH, &o->on, false, false},
-        {"--numerics", FLAG_NUMERICS, &o->numerics, false, false},
+        {"--profile", FLAG_PROFILE, &o->profile, false, false},
         {"--isa", FLAG_ISA, &o->isa, false, false},
     };
     char *argv[16] = {NULL};
@@ -52,9 +52,9 @@ static void test_flags(void **state)
     struct options o;
     struct error err;
     (void)state;
-    assert_int_equal(parse(&o, "--on|--isa|avx2|--text|x|--numerics|official|--number|0", &err),
+    assert_int_equal(parse(&o, "--on|--isa|avx2|--text|x|--profile|official|--number|0", &err),
                      OK);
-    assert_true(o.on && o.isa == ISA_AVX2 && o.numerics == NUMERICS_OFFICIAL && o.number == 0);
+    assert_true(o.on && o.isa == ISA_AVX2 && o.profile == profile_builtin("official") && o.number == 0);
     assert_string_equal(o.text, "x");
     assert_int_equal(parse(&o, "--text|", &err), OK);
     assert_true(!o.on && o.number == 5 && *o.text == '\0');
@@ -80,7 +80,7 @@ static void test_flags_refused(void **state)
         {"--text|a|--number|99999999999999999999", "--number"},
         {"--text|a|--number|2147483648", "--number"},
         {"--text|a|--isa|sse", "--isa"},
-        {"--text|a|--numerics|fast", "--numerics"},
+        {"--text|a|--profile|exact", "--profile"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {

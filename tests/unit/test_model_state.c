@@ -18,6 +18,8 @@
 #define VOCAB     4096
 #define ROW_BYTES (VOCAB * sizeof(float))
 
+#define OFFICIAL profile_builtin_at(PROFILE_OFFICIAL)
+
 static struct {
     struct model *model;
     struct sequence *s;
@@ -29,8 +31,8 @@ static struct {
 
 static void feed(struct sequence *s, int32_t n, float *logits)
 {
-    struct segment segment = {s, test.ids + sequence_length(s), n, NULL, logits};
-    model_step(test.model, &segment, 1);
+    struct segment segment = {s, test.ids + sequence_length(s), n, NULL, logits, LEG_PREFILL};
+    model_step(test.model, OFFICIAL, &segment, 1);
 }
 
 /* The draft rows that the tokens known so far allow. */
@@ -39,13 +41,13 @@ static void feed_draft(struct sequence *s, float *logits)
     int32_t from = sequence_draft_length(s), n = sequence_length(s) - from;
     n = sequence_length(s) == TOKENS ? n - 1 : n;
     struct draft_segment segment = {s, test.ids + from + 1, n, NULL, logits};
-    model_draft(test.model, &segment, 1);
+    model_draft(test.model, OFFICIAL, &segment, 1);
 }
 
 static int setup(void **state)
 {
     (void)state;
-    struct model_options options = {.numerics = NUMERICS_OFFICIAL, .threads = 2};
+    struct model_options options = {.threads = 2};
     struct error err;
     if (model_open(MODEL_DIR, &options, &test.model, &err) != OK ||
         sequence_create(test.model, TOKENS, &test.s, &err) != OK) {
@@ -84,8 +86,8 @@ static void feed_wrong(struct sequence *s, int32_t n)
     int32_t ids[SLIDING_WINDOW];
     for (int32_t i = 0; i < n; i++)
         ids[i] = (test.ids[i] + 1) % VOCAB;
-    struct segment segment = {s, ids, n, NULL, NULL};
-    model_step(test.model, &segment, 1);
+    struct segment segment = {s, ids, n, NULL, NULL, LEG_PREFILL};
+    model_step(test.model, OFFICIAL, &segment, 1);
 }
 
 /* At every residue of both ratios' edges: some wrong tokens are fed and taken back, then the right

@@ -18,9 +18,9 @@
 #define TOKENS    262 /* over the window, a step and two blocks of the coarser ratio */
 #define VOCAB     4096
 
-static struct model *open_model(enum numerics numerics, enum isa isa, int threads)
+static struct model *open_model(enum isa isa, int threads)
 {
-    struct model_options options = {numerics, isa, threads};
+    struct model_options options = {isa, threads};
     struct model *model = NULL;
     struct error err;
     if (model_open(MODEL_DIR, &options, &model, &err) != OK)
@@ -55,44 +55,49 @@ static void ids_fill(int32_t *ids, int32_t n, uint32_t seed)
 }
 
 /* All logits of a text, and of the draft behind it (n - 1 rows), in pieces. */
-static void run(struct model *model, struct sequence *s, const int32_t *ids, int32_t n,
-                int32_t piece, float *logits, float *draft)
+static void run(struct model *model, const struct profile *profile, struct sequence *s,
+                const int32_t *ids, int32_t n, int32_t piece, float *logits, float *draft)
 {
     for (int32_t at = 0; at < n; at += piece) {
-        struct segment segment = {s, ids + at, n - at < piece ? n - at : piece, NULL,
-                                  logits + (int64_t)at * VOCAB};
-        model_step(model, &segment, 1);
+        struct segment segment = {s,
+                                  ids + at,
+                                  n - at < piece ? n - at : piece,
+                                  NULL,
+                                  logits + (int64_t)at * VOCAB,
+                                  LEG_PREFILL};
+        model_step(model, profile, &segment, 1);
         int32_t from = sequence_draft_length(s), end = sequence_length(s);
         end = end == n ? n - 1 : end; /* the next token must be known */
         if (draft != NULL && end > from) {
             struct draft_segment behind = {s, ids + from + 1, end - from, NULL,
                                            draft + (int64_t)from * VOCAB};
-            model_draft(model, &behind, 1);
+            model_draft(model, profile, &behind, 1);
         }
     }
     assert_int_equal(sequence_length(s), n);
 }
 
-static void chunkings(enum numerics numerics, int32_t n, const int32_t *pieces, int n_pieces)
+static void chunkings(enum profile_column column, int32_t n, const int32_t *pieces, int n_pieces)
 {
-    struct model *model = open_model(numerics, ISA_AUTO, 2);
+    const struct profile *profile = profile_builtin_at(column);
+    struct model *model = open_model(ISA_AUTO, 2);
     struct sequence *s = open_sequence(model, n);
     float *whole = take_logits(n), *logits = take_logits(n);
     float *whole_draft = take_logits(n), *draft = take_logits(n);
     int32_t ids[TOKENS];
     ids_fill(ids, n, 1);
-    run(model, s, ids, n, n < STEP_TOKENS_MAX ? n : STEP_TOKENS_MAX, whole, whole_draft);
+    run(model, profile, s, ids, n, n < STEP_TOKENS_MAX ? n : STEP_TOKENS_MAX, whole, whole_draft);
     for (int i = 0; i < n_pieces; i++) {
         sequence_reset(s);
         memset(logits, 0xff, (size_t)n * VOCAB * sizeof *logits);
-        run(model, s, ids, n, pieces[i], logits, draft);
+        run(model, profile, s, ids, n, pieces[i], logits, draft);
         assert_memory_equal(whole, logits, (size_t)n * VOCAB * sizeof *logits);
         assert_memory_equal(whole_draft, draft, (size_t)(n - 1) * VOCAB * sizeof *draft);
     }
     /* control: another token early on shows a few tokens later */
     ids[3] = (ids[3] + 1) % VOCAB;
     sequence_reset(s);
-    run(model, s, ids, 20, 20, logits, NULL);
+    run(model, profile, s, ids, 20, 20, logits, NULL);
     assert_memory_equal(whole, logits, (size_t)3 * VOCAB * sizeof *logits);
     assert_memory_not_equal(whole + 19 * VOCAB, logits + 19 * VOCAB, VOCAB * sizeof *logits);
     free(whole);
@@ -106,13 +111,13 @@ static void chunkings(enum numerics numerics, int32_t n, const int32_t *pieces, 
 static void test_chunks_official(void **state)
 {
     (void)state;
-    chunkings(NUMERICS_OFFICIAL, TOKENS, (const int32_t[]){1, 127}, 2);
+    chunkings(PROFILE_OFFICIAL, TOKENS, (const int32_t[]){1, 127}, 2);
 }
 
-static void test_chunks_exact(void **state)
+static void test_chunks_reference(void **state)
 {
     (void)state;
-    chunkings(NUMERICS_EXACT, 131, (const int32_t[]){5}, 1);
+    chunkings(PROFILE_REFERENCE, 131, (const int32_t[]){5}, 1);
 }
 
 /* Every instruction set, one to three threads: the same bits for one of them. */
@@ -124,7 +129,7 @@ static void test_threads(void **state)
     (void)state;
     ids_fill(ids, N, 2);
     for (enum isa isa = ISA_BASELINE; isa <= ISA_AVX512; isa++) {
-        struct model_options options = {NUMERICS_OFFICIAL, isa, 1};
+        struct model_options options = {isa, 1};
         for (options.threads = 1; options.threads <= 3; options.threads++) {
             struct model *model = NULL;
             struct error err;
@@ -133,7 +138,8 @@ static void test_threads(void **state)
                 continue; /* not on this processor */
             assert_int_equal(status, OK);
             struct sequence *s = open_sequence(model, N);
-            run(model, s, ids, N, 32, logits, NULL); /* a step of many and one of few */
+            run(model, profile_builtin_at(PROFILE_OFFICIAL), s, ids, N, 32, logits,
+                NULL); /* a step of many and one of few */
             if (options.threads == 1)
                 memcpy(first, logits, (size_t)N * VOCAB * sizeof *logits);
             assert_memory_equal(first, logits, (size_t)N * VOCAB * sizeof *logits);
@@ -150,15 +156,15 @@ static void test_shared_steps(void **state)
 {
     enum { A = 150, B = 61 };
     (void)state;
-    struct model *model = open_model(NUMERICS_OFFICIAL, ISA_AUTO, 2);
+    struct model *model = open_model(ISA_AUTO, 2);
     struct sequence *a = open_sequence(model, A), *b = open_sequence(model, B);
     float *alone_a = take_logits(A), *alone_b = take_logits(B);
     float *both_a = take_logits(A), *both_b = take_logits(B), last[VOCAB];
     int32_t ids_a[A], ids_b[B];
     ids_fill(ids_a, A, 3);
     ids_fill(ids_b, B, 4);
-    run(model, a, ids_a, A, A, alone_a, NULL);
-    run(model, b, ids_b, B, B, alone_b, NULL);
+    run(model, profile_builtin_at(PROFILE_OFFICIAL), a, ids_a, A, A, alone_a, NULL);
+    run(model, profile_builtin_at(PROFILE_OFFICIAL), b, ids_b, B, B, alone_b, NULL);
     sequence_reset(a);
     sequence_reset(b);
     for (int32_t at_a = 0, at_b = 0, turn = 0; at_a < A || at_b < B; turn++) {
@@ -167,12 +173,12 @@ static void test_shared_steps(void **state)
         n_a = n_a < A - at_a ? n_a : A - at_a;
         n_b = n_b < B - at_b ? n_b : B - at_b;
         if (n_b > 0)
-            segments[n++] =
-                (struct segment){b, ids_b + at_b, n_b, last, both_b + (int64_t)at_b * VOCAB};
+            segments[n++] = (struct segment){
+                b, ids_b + at_b, n_b, last, both_b + (int64_t)at_b * VOCAB, LEG_DECODE};
         if (n_a > 0)
-            segments[n++] =
-                (struct segment){a, ids_a + at_a, n_a, NULL, both_a + (int64_t)at_a * VOCAB};
-        model_step(model, segments, n);
+            segments[n++] = (struct segment){
+                a, ids_a + at_a, n_a, NULL, both_a + (int64_t)at_a * VOCAB, LEG_PREFILL};
+        model_step(model, profile_builtin_at(PROFILE_OFFICIAL), segments, n);
         at_a += n_a;
         at_b += n_b;
         if (n_b > 0)
@@ -194,12 +200,12 @@ static void test_reset(void **state)
 {
     enum { N = 140 };
     (void)state;
-    struct model *model = open_model(NUMERICS_OFFICIAL, ISA_AUTO, 2);
+    struct model *model = open_model(ISA_AUTO, 2);
     struct sequence *used = open_sequence(model, N), *fresh = open_sequence(model, N);
     float *want = take_logits(N), *got = take_logits(N), *draft = take_logits(N);
     int32_t ids[N];
     ids_fill(ids, N, 5);
-    run(model, used, ids, N, N, got, draft);
+    run(model, profile_builtin_at(PROFILE_OFFICIAL), used, ids, N, N, got, draft);
     char *bytes = malloc(used->bytes);
     assert_non_null(bytes);
     model->backend->ops->download(model->backend, bytes, used->memory, used->bytes);
@@ -215,8 +221,8 @@ static void test_reset(void **state)
     assert_int_equal(sequence_length(used), 0);
     assert_int_equal(sequence_draft_length(used), 0);
     ids_fill(ids, N, 6);
-    run(model, fresh, ids, N, N, want, NULL);
-    run(model, used, ids, N, 3, got, NULL);
+    run(model, profile_builtin_at(PROFILE_OFFICIAL), fresh, ids, N, N, want, NULL);
+    run(model, profile_builtin_at(PROFILE_OFFICIAL), used, ids, N, 3, got, NULL);
     assert_memory_equal(want, got, (size_t)N * VOCAB * sizeof *got);
     free(want);
     free(got);
@@ -230,14 +236,14 @@ static void test_reset(void **state)
 static void test_last_positions(void **state)
 {
     (void)state;
-    struct model *model = open_model(NUMERICS_OFFICIAL, ISA_AUTO, 2);
+    struct model *model = open_model(ISA_AUTO, 2);
     struct sequence *s = open_sequence(model, POSITIONS_MAX);
     float *logits = take_logits(1);
     int32_t id = 7;
     assert_true(sequence_bytes(s) > (uint64_t)1 << 30); /* reserved, and only that */
     s->length = POSITIONS_MAX - 1;
-    struct segment segment = {s, &id, 1, logits, NULL};
-    model_step(model, &segment, 1);
+    struct segment segment = {s, &id, 1, logits, NULL, LEG_DECODE};
+    model_step(model, profile_builtin_at(PROFILE_OFFICIAL), &segment, 1);
     assert_int_equal(sequence_length(s), POSITIONS_MAX);
     for (int i = 0; i < VOCAB; i++)
         assert_true(logits[i] - logits[i] == 0); /* finite */
@@ -248,7 +254,7 @@ static void test_last_positions(void **state)
 
 static void test_refusals(void **state)
 {
-    struct model_options options = {NUMERICS_EXACT, ISA_BASELINE, CPU_THREADS_MAX + 1};
+    struct model_options options = {ISA_BASELINE, CPU_THREADS_MAX + 1};
     struct model *model = NULL;
     struct sequence *s = NULL;
     struct error err;
@@ -258,7 +264,7 @@ static void test_refusals(void **state)
     assert_int_not_equal(model_open("tests/no-such-model", &options, &model, &err), OK);
     assert_non_null(strstr(err.text, "no-such-model"));
     assert_null(model);
-    model = open_model(NUMERICS_EXACT, ISA_BASELINE, 1);
+    model = open_model(ISA_BASELINE, 1);
     assert_string_equal(model_isa_name(model), "baseline");
     static const int32_t LENGTHS[] = {0, -1, POSITIONS_MAX + 1};
     for (int i = 0; i < 3; i++)
@@ -271,22 +277,17 @@ static void test_refusals(void **state)
 
 static void test_names(void **state)
 {
-    enum numerics numerics;
     enum isa isa;
     (void)state;
-    assert_true(numerics_parse("exact", &numerics) && numerics == NUMERICS_EXACT);
-    assert_true(numerics_parse("official", &numerics) && numerics == NUMERICS_OFFICIAL);
-    assert_false(numerics_parse("Exact", &numerics) || numerics_parse("", &numerics));
     assert_true(isa_parse("auto", &isa) && isa == ISA_AUTO);
     assert_true(isa_parse("avx512", &isa) && isa == ISA_AVX512);
     assert_false(isa_parse("avx", &isa) || isa_parse("avx512 ", &isa));
-    assert_string_equal(numerics_name(NUMERICS_OFFICIAL), "official");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chunks_official), cmocka_unit_test(test_chunks_exact),
+        cmocka_unit_test(test_chunks_official), cmocka_unit_test(test_chunks_reference),
         cmocka_unit_test(test_threads),         cmocka_unit_test(test_shared_steps),
         cmocka_unit_test(test_reset),           cmocka_unit_test(test_last_positions),
         cmocka_unit_test(test_refusals),        cmocka_unit_test(test_names),

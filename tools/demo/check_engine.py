@@ -34,7 +34,7 @@ def top1(engine, model, ids, folder):
     with open(path, "w") as f:
         json.dump(ids, f)
     done = subprocess.run(
-        [engine, "logits", "--model", model, "--ids", path, "--numerics", "official"],
+        [engine, "logits", "--model", model, "--ids", path, "--profile", "official"],
         capture_output=True,
         check=True,
         timeout=600,
@@ -82,7 +82,7 @@ class Server:
                 self.url[len("http://") :],
                 "--keys",
                 keys,
-                "--numerics",
+                "--profile",
                 "official",
             ],
             stdout=subprocess.DEVNULL,
