@@ -30,6 +30,7 @@ struct job {
     struct json_object *messages; /* borrows: of `to` */
     bool counting;
     bool begun; /* a message of user or assistant came */
+    bool last;  /* the message that is taken ends the list */
     int signed_here, signed_elsewhere;
     struct api_error *err;
 };
@@ -198,6 +199,8 @@ static bool take_assistant(struct job *job, struct json_object *content, const c
 {
     struct turn_job t = {.job = job, .role = ROLE_ASSISTANT};
     bool good = take_blocks(&t, content, path);
+    if (good && job->last && t.calls != NULL) /* nothing can go on behind a call */
+        good = api_fail(job->err, API_UNSUPPORTED, "%s", path);
     if (good) {
         struct json_object *message = tree_add_message(job->messages, "assistant");
         tree_put(message, "content", tree_new_text(&t.text));
@@ -205,6 +208,8 @@ static bool take_assistant(struct job *job, struct json_object *content, const c
             tree_put(message, "reasoning_content", tree_new_text(&t.reasoning));
         if (t.calls != NULL)
             tree_put(message, "tool_calls", json_object_get(t.calls));
+        if (job->last) /* an answer that the client has begun */
+            tree_put(message, "prefix", json_object_new_boolean(true));
     }
     json_object_put(t.calls);
     buf_free(&t.text);
@@ -231,9 +236,7 @@ static bool take_system(struct job *job, struct json_object *content, const char
 static const struct role {
     const char *name;
     bool (*take)(struct job *job, struct json_object *content, const char *path);
-    bool ends; /* an answer may follow */
-} ROLES[] = {
-    {"user", take_user, true}, {"assistant", take_assistant, false}, {"system", take_system, true}};
+} ROLES[] = {{"user", take_user}, {"assistant", take_assistant}, {"system", take_system}};
 
 static bool take_message(struct job *job, struct json_object *message, size_t idx, bool last)
 {
@@ -247,8 +250,7 @@ static bool take_message(struct job *job, struct json_object *message, size_t id
     for (size_t i = 0; i < sizeof ROLES / sizeof ROLES[0]; i++) {
         if (!json_text_is(name, ROLES[i].name))
             continue;
-        if (last && !ROLES[i].ends) /* an answer that the client has begun: prefill */
-            return api_fail(job->err, API_UNSUPPORTED, "messages[%zu].role", idx);
+        job->last = last;
         return ROLES[i].take(job, json_member(message, "content", NULL), path);
     }
     return api_fail(job->err, API_VALUE, "messages[%zu].role", idx);

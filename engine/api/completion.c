@@ -2,6 +2,7 @@
 #include "engine/api/completion.h"
 
 #include "config/limits.h"
+#include "engine/api/logprobs.h"
 #include "engine/base/log.h"
 #include "engine/text/answer.h"
 #include "kernels/check.h"
@@ -32,6 +33,7 @@ struct completion {
     struct turn turn;    /* what is known of it at the start */
     struct ids ids;      /* of the answer, to its last part that is told */
     int32_t think_close;
+    size_t logprobs_sure; /* of reply.logprobs: belongs to text that is content */
 };
 
 /* ---- steps: one piece of news each ---------------------------------------------------------- */
@@ -123,12 +125,33 @@ static void close_ended(struct completion *c)
     }
 }
 
-static void take_token(struct completion *c, int32_t id)
+/* Of the content alone: reasoning and calls have no place for it in these APIs.  What was held back
+ * because a block of calls might begin is taken out again when one does. */
+static void take_logprobs(struct completion *c, const struct stream_item *item, size_t content_len)
 {
+    struct buf *list = &c->reply.logprobs;
+    if (answer_block(c->answer) != BLOCK_NONE) {
+        list->len = c->logprobs_sure;
+        return;
+    }
+    if (list->len > 0)
+        buf_puts(list, ",");
+    logprobs_dump(list, c->reply.api->tokenizer, item->logprobs, item->n_top);
+    if (c->reply.content.len > content_len)
+        c->logprobs_sure = list->len;
+}
+
+static void take_token(struct completion *c, const struct stream_item *item)
+{
+    int32_t id = item->id;
+    bool reasoning = answer_in_reasoning(c->answer);
+    size_t content_len = c->reply.content.len;
     c->reply.answer_tokens++;
     if (answer_block(c->answer) != BLOCK_ENDED)
         ids_add(&c->ids, id);
     bool over = answer_push(c->answer, id, &c->reply.reasoning, &c->reply.content);
+    if (c->reply.has_logprobs && !reasoning)
+        take_logprobs(c, item, content_len);
     deliver(c);
     if (!over)
         return;
@@ -161,7 +184,7 @@ static bool step(struct completion *c, struct MHD_Connection *connection)
     struct stream_item item;
     switch (stream_next(c->stream, connection, &item)) {
     case STREAM_TOKEN:
-        take_token(c, item.id);
+        take_token(c, &item);
         break;
     case STREAM_END:
         take_end(c, item.reason);
@@ -270,7 +293,7 @@ static bool make_mask(const struct api *api, const struct request *request, stru
                       struct api_error *err)
 {
     bool must = request->choice == CHOICE_REQUIRED || request->choice == CHOICE_NAMED;
-    struct mask_options options = {.thinking = request->thinking,
+    struct mask_options options = {.thinking = request->thinking && !request->prefix,
                                    .calls = request->tools == NULL ? MASK_CALLS_NONE
                                             : must                 ? MASK_CALLS_REQUIRED
                                                                    : MASK_CALLS_AUTO,
@@ -306,6 +329,8 @@ static bool submit(struct completion *c, const struct api *api, const struct exc
         .stop_ids = &api->tokens.eos,
         .n_stop_ids = 1,
         .sampling = request->sampling,
+        .logprobs = request->logprobs,
+        .top_logprobs = request->top_logprobs,
         .reuse_namespace = x->key.number,
     };
     if (mask != NULL) /* the stream keeps it until the engine's last event */
@@ -318,7 +343,10 @@ static bool submit(struct completion *c, const struct api *api, const struct exc
     if (status == OK)
         return true;
     stream_release(c->stream);
-    return api_fail(err, status == ERR_CAPACITY ? API_QUEUE : API_ENGINE, NULL);
+    api_fail(err, status == ERR_CAPACITY ? API_QUEUE : API_ENGINE, NULL);
+    if (status == ERR_CAPACITY)
+        err->retry_s = engine_retry_after_s(c->engine);
+    return false;
 }
 
 /* What fits behind the prompt, at most what was asked for: harnesses always ask for 32000 tokens.
@@ -340,7 +368,7 @@ bool completion_start(const struct api *api, const struct exchange *x,
         return api_fail_limit(err, API_OVERFLOW, "messages", context, (int64_t)prompt->len);
     struct answer_options options = {.tokenizer = api->tokenizer,
                                      .tokens = &api->tokens,
-                                     .thinking = request->thinking,
+                                     .thinking = request->thinking && !request->prefix,
                                      .stops = request->stops,
                                      .n_stops = request->n_stops,
                                      .tools = request->tools,
@@ -360,18 +388,21 @@ bool completion_start(const struct api *api, const struct exchange *x,
     c->engine = api->engine;
     c->connection = x->connection;
     c->answer = answer;
-    c->stream = stream_create(tokens_max, api->heartbeat_ms);
+    c->stream = stream_create(tokens_max, request->logprobs ? 1 + request->top_logprobs : 0,
+                              api->heartbeat_ms);
     stream_keep(c->stream, mask, drop_mask);
     c->surface = surface;
     memcpy(c->reply.id, x->id, sizeof c->reply.id);
     c->reply.api = api;
     memcpy(c->reply.seal, x->key.seal, sizeof c->reply.seal);
     c->reply.created_s = (int64_t)time(NULL);
+    c->reply.has_logprobs = request->logprobs;
     c->reply.echo = json_object_get(request->echo);
     c->events = request->stream;
     c->reply.include_usage = request->include_usage;
     c->reply.prompt_tokens = (int32_t)prompt->len;
-    c->turns = api->turns;
+    /* What the client has begun is not the model's: such a turn is kept by the client alone. */
+    c->turns = request->prefix ? NULL : api->turns;
     c->turn.key = x->key.number;
     c->turn.thinking = request->thinking;
     turns_hash(prompt->data, prompt->len, c->turn.context);
@@ -408,6 +439,7 @@ void completion_free(void *completion)
     buf_free(&c->reply.reasoning);
     buf_free(&c->reply.content);
     buf_free(&c->reply.sealed);
+    buf_free(&c->reply.logprobs);
     json_object_put(c->reply.echo);
     sodium_memzero(c->reply.seal, sizeof c->reply.seal);
     ids_free(&c->ids);

@@ -33,6 +33,7 @@ struct api_error {
     enum api_code code;          /* API_OK: none */
     char param[API_PARAM_BYTES]; /* path of the field; "": none */
     int64_t limit, got, offset;  /* NUMBER_NONE: not said */
+    int32_t retry_s;             /* 0: what the table says */
 };
 
 #define NUMBER_NONE (-1)

@@ -88,7 +88,7 @@ enum MHD_Result http_reply_error(struct exchange *x, const struct api_error *err
     struct MHD_Response *response =
         MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
     ASSERT(response != NULL);
-    add_retry_headers(response, row->retry_s);
+    add_retry_headers(response, err->retry_s != 0 ? err->retry_s : row->retry_s);
     if (row->status == 401)
         add_header(response, "WWW-Authenticate", "Bearer");
     if (x->allow != NULL)

@@ -7,13 +7,16 @@
 
 #include <string.h>
 
-#define PARTS_JOINT "\n\n" /* as the chat encoding joins blocks (model.md 5.2) */
+#define PARTS_JOINT "\n\n"   /* as the chat encoding joins blocks (model.md 5.2) */
+#define OPEN_END    "wo_eos" /* the encoding's word for a turn that nothing ends */
 
 /* One message while it is rebuilt. */
 struct job {
     struct json_object *from; /* borrows */
     struct json_object *to;   /* borrows: already in the new array */
     size_t idx;
+    bool last;
+    bool asked; /* a user or a tool spoke before */
     struct api_error *err;
 };
 
@@ -192,9 +195,23 @@ static bool copy_plain(const struct job *job)
 static bool copy_assistant(const struct job *job)
 {
     struct json_object *prefix = json_member(job->from, "prefix", NULL);
-    if (prefix != NULL && json_object_get_boolean(prefix))
-        return fail(job, API_UNSUPPORTED, ".prefix");
+    if (prefix != NULL && !json_object_is_type(prefix, json_type_boolean))
+        return fail(job, API_TYPE, ".prefix");
+    if (prefix != NULL && json_object_get_boolean(prefix)) {
+        /* Only the last turn can stay open; a turn of its own must stand before it, and behind a
+         * call nothing can go on. */
+        if (!job->last || !job->asked || json_member(job->from, "tool_calls", NULL) != NULL)
+            return fail(job, API_UNSUPPORTED, ".prefix");
+        put(job->to, OPEN_END, json_object_new_boolean(true));
+    } else if (job->last) {
+        return fail(job, API_UNSUPPORTED, ".role");
+    }
     return copy_content(job, true) && copy_reasoning(job) && copy_calls(job);
+}
+
+bool messages_is_prefix(struct json_object *message)
+{
+    return json_member(message, OPEN_END, NULL) != NULL;
 }
 
 /* Any id will do: compaction drops calls and keeps results. */
@@ -210,9 +227,9 @@ static bool copy_tool(const struct job *job)
 static const struct role {
     const char *name, *rendered;
     bool (*copy)(const struct job *job);
-    bool ends; /* an answer may follow */
+    bool ends; /* an answer may follow, if copy allows it */
 } ROLES[] = {
-    {"user", "user", copy_plain, true},         {"assistant", "assistant", copy_assistant, false},
+    {"user", "user", copy_plain, true},         {"assistant", "assistant", copy_assistant, true},
     {"tool", "tool", copy_tool, true},          {"system", "system", copy_plain, false},
     {"developer", "system", copy_plain, false},
 };
@@ -226,7 +243,7 @@ static const struct role *find_role(struct json_object *role)
     return NULL;
 }
 
-static bool copy_message(const struct job *job, bool last)
+static bool copy_message(const struct job *job)
 {
     if (!json_object_is_type(job->from, json_type_object))
         return fail(job, API_TYPE, "");
@@ -235,10 +252,17 @@ static bool copy_message(const struct job *job, bool last)
     if (role == NULL)
         return fail(job, name == NULL ? API_MISSING : API_VALUE, ".role");
     /* The chat format opens the answer behind a user's turn or a tool's result and nowhere else. */
-    if (last && !role->ends)
+    if (job->last && !role->ends)
         return fail(job, API_UNSUPPORTED, ".role");
     put(job->to, "role", json_object_new_string(role->rendered));
     return role->copy(job);
+}
+
+/* The chat format hands the word to the assistant behind this message. */
+static bool opens_answer(struct json_object *message)
+{
+    struct json_object *role = json_member(message, "role", NULL);
+    return json_text_is(role, "user") || json_text_is(role, "tool");
 }
 
 bool messages_check(struct json_object *messages, struct json_object **out, struct api_error *err)
@@ -256,9 +280,11 @@ bool messages_check(struct json_object *messages, struct json_object **out, stru
         struct job job = {.from = json_object_array_get_idx(messages, i),
                           .to = json_object_new_object(),
                           .idx = i,
+                          .last = i == n - 1,
+                          .asked = i > 0 && opens_answer(json_object_array_get_idx(array, i - 1)),
                           .err = err};
         ASSERT(json_object_array_add(array, job.to) == 0);
-        good = copy_message(&job, i == n - 1);
+        good = copy_message(&job);
     }
     if (good)
         *out = array;

@@ -18,6 +18,10 @@
  */
 bool messages_check(struct json_object *messages, struct json_object **out, struct api_error *err);
 
+/** True for a message of the array that messages_check built, whose turn stays open: the answer
+ *  goes on with it. */
+bool messages_is_prefix(struct json_object *message);
+
 /** True for exactly this string, with nothing (a NUL byte, say) behind it. */
 bool json_text_is(struct json_object *value, const char *text);
 

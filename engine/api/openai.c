@@ -41,9 +41,25 @@ static void begin_chunk(struct reply *r)
     buf_puts(&r->out, "{\"index\":0,\"delta\":{");
 }
 
+/* `"logprobs":` with what was not told of them. */
+static void dump_logprobs(struct reply *r)
+{
+    if (!r->has_logprobs) {
+        buf_puts(&r->out, "\"logprobs\":null");
+        return;
+    }
+    buf_puts(&r->out, "\"logprobs\":{\"content\":[");
+    surface_logprobs(r, &r->logprobs_told);
+    buf_puts(&r->out, "],\"refusal\":null}");
+}
+
+/* Text may be told later than its tokens came: the list goes with the next chunk, whatever that
+ * has. */
 static void end_chunk(struct reply *r, const char *finish)
 {
-    buf_puts(&r->out, "},\"logprobs\":null,\"finish_reason\":");
+    buf_puts(&r->out, "},");
+    dump_logprobs(r);
+    buf_puts(&r->out, ",\"finish_reason\":");
     if (finish != NULL)
         json_dump_string(&r->out, finish, strlen(finish));
     else
@@ -133,7 +149,9 @@ static void whole(struct reply *r)
         json_dump_string(&r->out, arguments->data, arguments->len);
         buf_puts(&r->out, i == r->n_calls - 1 ? "}}]" : "}}");
     }
-    buf_printf(&r->out, "},\"logprobs\":null,\"finish_reason\":\"%s\"}],", FINISHES[r->finish]);
+    buf_puts(&r->out, "},");
+    dump_logprobs(r);
+    buf_printf(&r->out, ",\"finish_reason\":\"%s\"}],", FINISHES[r->finish]);
     dump_usage(r);
     buf_puts(&r->out, "}");
 }

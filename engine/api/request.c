@@ -58,15 +58,6 @@ static bool take_number(const struct field *f, struct json_object *value, struct
     return number_in_range(f, value, (double *)((char *)out + f->offset), err);
 }
 
-/* Checked and then without effect, as in the official API. */
-static bool ignore_number(const struct field *f, struct json_object *value, struct request *out,
-                          struct api_error *err)
-{
-    double number;
-    (void)out;
-    return number_in_range(f, value, &number, err);
-}
-
 static bool is_nothing(struct json_object *value)
 {
     switch (json_object_get_type(value)) {
@@ -95,13 +86,6 @@ static bool refuse_parameter(const struct field *f, struct json_object *value, s
     return is_nothing(value) || api_fail(err, API_PARAMETER, "%s", f->name);
 }
 
-static bool refuse_value(const struct field *f, struct json_object *value, struct request *out,
-                         struct api_error *err)
-{
-    (void)out;
-    return is_nothing(value) || api_fail(err, API_UNSUPPORTED, "%s", f->name);
-}
-
 /* ---- single fields ------------------------------------------------------------------------------
  */
 
@@ -109,7 +93,22 @@ static bool take_messages(const struct field *f, struct json_object *value, stru
                           struct api_error *err)
 {
     (void)f;
-    return messages_check(value, &out->messages, err);
+    if (!messages_check(value, &out->messages, err))
+        return false;
+    size_t n = json_object_array_length(out->messages);
+    out->prefix = messages_is_prefix(json_object_array_get_idx(out->messages, n - 1));
+    return true;
+}
+
+/* Stands behind `logprobs` in the table. */
+static bool take_top_logprobs(const struct field *f, struct json_object *value, struct request *out,
+                              struct api_error *err)
+{
+    if (!take_int(f, value, out, err))
+        return false;
+    if (out->top_logprobs > (int32_t)f->max)
+        return api_fail_limit(err, API_RANGE, f->name, (int64_t)f->max, out->top_logprobs);
+    return out->logprobs || out->top_logprobs == 0 || api_fail(err, API_MISSING, "logprobs");
 }
 
 static bool take_seed(const struct field *f, struct json_object *value, struct request *out,
@@ -340,16 +339,17 @@ static const struct field FIELDS[] = {
     {"top_p", take_number, AT(sampling.top_p), DBL_TRUE_MIN, 1},
     {"top_k", take_int, AT(sampling.top_k), -1, 0}, /* -1: off, as vLLM says it */
     {"min_p", take_number, AT(sampling.min_p), 0, 1},
-    {"presence_penalty", ignore_number, 0, -2, 2},
-    {"frequency_penalty", ignore_number, 0, -2, 2},
+    {"presence_penalty", take_number, AT(sampling.presence_penalty), -2, 2},
+    {"frequency_penalty", take_number, AT(sampling.frequency_penalty), -2, 2},
+    {"repetition_penalty", take_number, AT(sampling.repetition_penalty), DBL_TRUE_MIN, 2},
     {"seed", take_seed, 0, 0, 0},
     {"stop", take_stop, 0, 0, 0},
     {"chat_template_kwargs", take_template_kwargs, 0, 0, 0},
     {"reasoning_effort", take_effort, 0, 0, 0},
     {"thinking", take_thinking, 0, 0, 0},
     {"n", take_n, 0, 0, 0},
-    {"logprobs", refuse_value, 0, 0, 0},
-    {"top_logprobs", refuse_value, 0, 0, 0},
+    {"logprobs", take_bool, AT(logprobs), 0, 0},
+    {"top_logprobs", take_top_logprobs, AT(top_logprobs), 0, LOGPROBS_TOP_MAX},
     {"tools", take_tools, 0, 0, 0},
     {"tool_choice", take_tool_choice, 0, 0, 0},
     {"parallel_tool_calls", take_parallel, 0, 0, 0},
@@ -404,6 +404,9 @@ bool request_read(struct json_object *take_root, const struct request_defaults *
     }
     if (out->messages == NULL)
         return api_fail(err, API_MISSING, "messages");
+    if (out->prefix && out->format != MASK_TEXT) /* the format holds from the first character on */
+        return api_fail(err, API_UNSUPPORTED, "messages[%zu].prefix",
+                        json_object_array_length(out->messages) - 1);
     if (out->sampling.top_k < 0)
         out->sampling.top_k = 0;
     return true;

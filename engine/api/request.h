@@ -41,6 +41,9 @@ struct request {
     enum mask_format format;         /* of the content */
     struct json_object *schema;      /* in `root`: MASK_JSON_SCHEMA */
     bool schema_strict;
+    bool logprobs;            /* told with each token of the content .. */
+    int32_t top_logprobs;     /* .. and so many alternatives */
+    bool prefix;              /* the last message is the beginning of the answer */
     struct json_object *echo; /* owns: what the answer repeats of its request, or NULL */
 };
 

@@ -103,10 +103,19 @@ static void dump_reasoning(struct reply *r, enum progress progress)
     buf_printf(&r->out, "],\"encrypted_content\":\"%s\"}", sealed_reasoning(r));
 }
 
+/* The member of a message's texts that has them from `told` on. */
+static void dump_logprobs(struct reply *r, size_t told)
+{
+    buf_puts(&r->out, ",\"logprobs\":[");
+    surface_logprobs(r, &told);
+    buf_puts(&r->out, "]");
+}
+
 static void dump_part(struct reply *r, enum progress progress)
 {
-    buf_puts(&r->out, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],");
+    buf_puts(&r->out, "{\"type\":\"output_text\",\"annotations\":[],");
     surface_text(&r->out, "text", &r->content, progress == BEGUN ? r->content.len : 0);
+    dump_logprobs(r, progress == BEGUN ? r->logprobs.len : 0);
     buf_puts(&r->out, "}");
 }
 
@@ -246,14 +255,14 @@ static const struct text_item {
     const char *part_added, *delta, *text_done, *part_done;
     void (*dump_item)(struct reply *r, enum progress progress);
     void (*dump_part)(struct reply *r, enum progress progress);
-    const char *delta_more; /* members that each delta and the whole text have besides */
+    void (*dump_more)(struct reply *r, size_t told); /* what texts have besides; NULL: nothing */
 } TEXT_ITEMS[] = {
     {REASONING, "rs", "summary_index", "response.reasoning_summary_part.added",
      "response.reasoning_summary_text.delta", "response.reasoning_summary_text.done",
-     "response.reasoning_summary_part.done", dump_reasoning, dump_summary, ""},
+     "response.reasoning_summary_part.done", dump_reasoning, dump_summary, NULL},
     {MESSAGE, "msg", "content_index", "response.content_part.added", "response.output_text.delta",
      "response.output_text.done", "response.content_part.done", dump_message, dump_part,
-     ",\"logprobs\":[]"},
+     dump_logprobs},
 };
 
 static void begin_part_event(struct reply *r, const struct text_item *item, const char *type)
@@ -288,7 +297,8 @@ static void end_text_item(struct reply *r, const struct text_item *item, const s
         return;
     begin_part_event(r, item, item->text_done);
     surface_text(&r->out, "text", text, 0);
-    buf_puts(&r->out, item->delta_more);
+    if (item->dump_more != NULL)
+        item->dump_more(r, 0);
     end_event(r);
     dump_part_event(r, item, item->part_done, progress);
     begin_item(r, "response.output_item.done");
@@ -314,7 +324,10 @@ static void dump_new_text(struct reply *r, const struct text_item *item, const s
     }
     begin_part_event(r, item, item->delta);
     surface_text(&r->out, "delta", text, *told);
-    buf_puts(&r->out, item->delta_more);
+    if (item->dump_more != NULL) {
+        item->dump_more(r, r->logprobs_told);
+        r->logprobs_told = r->logprobs.len;
+    }
     end_event(r);
     *told = text->len;
 }

@@ -16,6 +16,8 @@ struct stream {
     bool detached;
     int32_t *ids; /* owns [tokens_max] */
     int32_t tokens_max, n_ids, taken;
+    struct token_logprob *logprobs; /* owns [tokens_max, n_logprobs]; NULL: none */
+    int32_t n_logprobs;
     int32_t reused;
     bool started, ended;
     enum end_reason reason;
@@ -32,13 +34,19 @@ int64_t clock_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-struct stream *stream_create(int32_t tokens_max, int64_t heartbeat_ms)
+struct stream *stream_create(int32_t tokens_max, int32_t n_logprobs, int64_t heartbeat_ms)
 {
+    ASSERT(n_logprobs >= 0 && n_logprobs <= 1 + LOGPROBS_TOP_MAX);
     ASSERT(tokens_max >= 1 && tokens_max <= ANSWER_TOKENS_MAX);
     struct stream *s = calloc(1, sizeof *s);
     ASSERT(s != NULL);
     s->ids = malloc((size_t)tokens_max * sizeof *s->ids);
     ASSERT(s->ids != NULL);
+    s->n_logprobs = n_logprobs;
+    if (n_logprobs > 0) {
+        s->logprobs = malloc((size_t)tokens_max * (size_t)n_logprobs * sizeof *s->logprobs);
+        ASSERT(s->logprobs != NULL);
+    }
     ASSERT(pthread_mutex_init(&s->lock, NULL) == 0);
     s->owners = 1;
     s->tokens_max = tokens_max;
@@ -72,6 +80,7 @@ void stream_release(struct stream *s)
     if (s->kept != NULL)
         s->destroy_kept(s->kept);
     free(s->ids);
+    free(s->logprobs);
     free(s);
 }
 
@@ -81,6 +90,24 @@ static void wake(struct stream *s)
     if (s->suspended != NULL)
         MHD_resume_connection(s->suspended);
     s->suspended = NULL;
+}
+
+static struct token_logprob *logprobs_of(struct stream *s, int32_t token_idx)
+{
+    return s->n_logprobs == 0 ? NULL : s->logprobs + (int64_t)token_idx * s->n_logprobs;
+}
+
+static void keep_token(struct stream *s, const struct engine_event *event)
+{
+    ASSERT(s->n_ids < s->tokens_max);
+    struct token_logprob *to = logprobs_of(s, s->n_ids);
+    s->ids[s->n_ids++] = event->id;
+    if (to == NULL)
+        return;
+    ASSERT(event->logprobs != NULL && event->logprobs->n_top == s->n_logprobs - 1);
+    to[0] = (struct token_logprob){.id = event->id, .logprob = event->logprobs->chosen};
+    for (int32_t i = 0; i < event->logprobs->n_top; i++)
+        to[1 + i] = event->logprobs->top[i];
 }
 
 void stream_on_event(void *user, const struct engine_event *event)
@@ -97,8 +124,7 @@ void stream_on_event(void *user, const struct engine_event *event)
         s->reason = event->reason;
         wake(s);
     } else {
-        ASSERT(s->n_ids < s->tokens_max);
-        s->ids[s->n_ids++] = event->id;
+        keep_token(s, event);
         wake(s);
     }
     pthread_mutex_unlock(&s->lock);
@@ -117,6 +143,8 @@ static enum stream_news take(struct stream *s, struct stream_item *out)
     if (s->wall)
         return STREAM_WALL;
     if (s->taken < s->n_ids) {
+        out->logprobs = logprobs_of(s, s->taken);
+        out->n_top = s->n_logprobs - 1;
         out->id = s->ids[s->taken++];
         return STREAM_TOKEN;
     }

@@ -31,13 +31,18 @@ enum stream_news {
 };
 
 struct stream_item {
-    int32_t id;             /* STREAM_TOKEN */
+    int32_t id; /* STREAM_TOKEN .. */
+    /* .. and, if they are kept, how likely it and its alternatives were: [1 + n_top], the token
+     * itself first; borrowed from the stream */
+    const struct token_logprob *logprobs;
+    int32_t n_top;
     enum end_reason reason; /* STREAM_END */
 };
 
-/** A stream for at most tokens_max tokens, owned by the caller (the HTTP side).
+/** A stream for at most tokens_max tokens, owned by the caller (the HTTP side).  With n_logprobs it
+ *  keeps so many for each: of the token and its alternatives; 0: none.
  *  @unit heartbeat_ms: silence after which STREAM_HEARTBEAT comes  @own stream_release */
-struct stream *stream_create(int32_t tokens_max, int64_t heartbeat_ms);
+struct stream *stream_create(int32_t tokens_max, int32_t n_logprobs, int64_t heartbeat_ms);
 
 /** Keeps an object, which is taken, until the last owner has let go.  Once, before stream_retain.
  *  @own take_object */

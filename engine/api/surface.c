@@ -22,6 +22,16 @@ void surface_text(struct buf *out, const char *name, const struct buf *text, siz
     json_dump_string(out, text->len == from ? "" : text->data + from, text->len - from);
 }
 
+void surface_logprobs(struct reply *r, size_t *told)
+{
+    size_t from = *told;
+    if (from > 0 && from < r->logprobs.len)
+        from++; /* the comma that separates it from what was told */
+    if (from < r->logprobs.len)
+        buf_add(&r->out, r->logprobs.data + from, r->logprobs.len - from);
+    *told = r->logprobs.len;
+}
+
 void surface_receipt(struct reply *r)
 {
     buf_printf(&r->out,

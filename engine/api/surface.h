@@ -29,10 +29,12 @@ struct reply {
     enum finish finish;
     struct buf stop;               /* owns: the stop string of FINISH_STRING */
     struct buf reasoning, content; /* own: of the answer so far; reasoning comes first */
-    struct turn_call *calls;       /* owns [n_calls]: the complete ones, with their ids */
+    bool has_logprobs;
+    struct buf logprobs;     /* owns: of the content's tokens so far, entries of a JSON list */
+    struct turn_call *calls; /* owns [n_calls]: the complete ones, with their ids */
     int32_t n_calls;
     /* what the events have said */
-    size_t reasoning_told, content_told;
+    size_t reasoning_told, content_told, logprobs_told;
     int32_t calls_told;
     int32_t blocks;           /* begun so far: surfaces that number their parts */
     const char *block;        /* kind of the one that is open, or NULL */
@@ -66,7 +68,10 @@ size_t surface_fragment(const struct buf *text, size_t from);
 /** Writes `"name":` and the bytes of `text` from `from` on. */
 void surface_text(struct buf *out, const char *name, const struct buf *text, size_t from);
 
-/** Writes `"v4box":` and what the box says of every answer beside its API: the context receipt. */
+/** Writes the entries of reply->logprobs from *told on, and tells them. */
+void surface_logprobs(struct reply *reply, size_t *told);
+
+/** Writes `"v4box": and what the box says of every answer beside its API: the context receipt. */
 void surface_receipt(struct reply *reply);
 
 /** Serves one request of a route; see http_handler. */

@@ -89,6 +89,50 @@ export function answers(target) {
     assert.equal(large.choices[0].finish_reason, "stop");
   });
 
+  test("logprobs: the same streamed and whole, of every token, sorted, and of the network alone", async () => {
+    const request = ask(NAME, { logprobs: true, top_logprobs: 5 });
+    const turn = await streamTurn(target, request);
+    const streamed = turn.chunks.flatMap((chunk) => chunk.choices[0]?.logprobs?.content ?? []);
+    const { choices: [choice], usage } = await complete(request);
+    assert.deepEqual(streamed, choice.logprobs.content);
+    assert.equal(streamed.length, usage.completion_tokens);
+    assert.equal(Buffer.from(streamed.flatMap((one) => one.bytes)).toString(), choice.message.content);
+    for (const { token, logprob, top_logprobs: top } of streamed) {
+      assert.ok(logprob <= 0);
+      assert.equal(top.length, 5);
+      assert.equal(top[0].token, token); // greedy
+      assert.equal(top[0].logprob, logprob);
+      for (let i = 1; i < top.length; i++) assert.ok(top[i].logprob <= top[i - 1].logprob);
+      assert.ok(top.reduce((sum, one) => sum + Math.exp(one.logprob), 0) < 1.0001);
+    }
+    const hot = await complete({ ...request, temperature: 2, presence_penalty: 2, top_logprobs: 0, seed: 1 });
+    assert.equal(hot.choices[0].logprobs.content[0].top_logprobs.length, 0);
+    const none = await complete(ask(NAME));
+    assert.equal(none.choices[0].logprobs, null);
+  });
+
+  test("penalties change what is said, and none says the same", async () => {
+    const say = (more) => complete(ask("Repeat this: no no no no no no no no", { max_tokens: 30, ...more }))
+      .then((answer) => answer.choices[0].message.content);
+    const plain = await say({});
+    assert.equal(await say({ presence_penalty: 0, frequency_penalty: 0, repetition_penalty: 1 }), plain);
+    for (const more of [{ frequency_penalty: 2 }, { repetition_penalty: 2 }])
+      assert.notEqual(await say(more), plain);
+  });
+
+  test("prefix: an answer goes on where the client has begun it", async () => {
+    const full = (await complete(ask(NAME))).choices[0].message.content;
+    for (const at of [4, Math.floor(full.length / 2)]) {
+      const cut = full.lastIndexOf(" ", at + 3);
+      const request = ask(NAME);
+      request.messages.push({ role: "assistant", content: full.slice(0, cut), prefix: true });
+      const { choices: [choice] } = await complete(request);
+      assert.equal(full.slice(0, cut) + choice.message.content, full);
+      const turn = await streamTurn(target, request);
+      assert.equal(turn.content, choice.message.content);
+    }
+  });
+
   test("thinking comes apart from content and is counted", async () => {
     const messages = [user("The key of the tall drum is maple88."), { role: "assistant", content: "Noted." },
       user("What is the tall drum's key? Just the value, please.")];

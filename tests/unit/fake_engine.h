@@ -16,6 +16,7 @@
 
 #define FAKE_CONTEXT      2048
 #define FAKE_REQUESTS_MAX 4096
+#define FAKE_LOGPROB(id)  (-(float)((id) % 7) / 4) /* exact */
 
 struct fake_request {
     atomic_bool cancelled;
@@ -46,7 +47,12 @@ static inline void fake_prefill(struct fake_request *r, int32_t reused)
 
 static inline void fake_token(struct fake_request *r, int32_t id)
 {
-    r->on_event(r->user, &(struct engine_event){.kind = EVENT_TOKEN, .id = id});
+    struct token_logprobs logprobs = {.chosen = FAKE_LOGPROB(id), .n_top = r->asked.top_logprobs};
+    for (int32_t i = 0; i < logprobs.n_top; i++)
+        logprobs.top[i] = (struct token_logprob){.id = id + i, .logprob = FAKE_LOGPROB(id + i)};
+    r->on_event(r->user, &(struct engine_event){.kind = EVENT_TOKEN,
+                                                .id = id,
+                                                .logprobs = r->asked.logprobs ? &logprobs : NULL});
 }
 
 static inline void fake_end(struct fake_request *r, enum end_reason reason)
@@ -77,6 +83,14 @@ enum status engine_submit(struct engine *engine, const struct engine_request *re
     *out = (uint64_t)i + 1;
     ASSERT(pthread_create(&r->thread, NULL, fake_thread, r) == 0);
     return OK;
+}
+
+#define FAKE_RETRY_S 7
+
+int32_t engine_retry_after_s(struct engine *engine)
+{
+    (void)engine;
+    return FAKE_RETRY_S;
 }
 
 void engine_cancel(struct engine *engine, uint64_t number)

@@ -62,6 +62,9 @@ static void translations(void **state)
          "\"Hm.\", \"tool_calls\": [{\"id\": \"c\", \"type\": \"function\", \"function\": "
          "{\"name\": \"read\", \"arguments\": \"{\\\"n\\\": 1.50}\"}}, {\"id\": \"d\", \"type\": "
          "\"function\", \"function\": {\"name\": \"gone\", \"arguments\": \"{}\"}}]}, " HI "]"},
+        /* an answer that the client has begun */
+        {MESSAGES(HI ", {\"role\": \"assistant\", \"content\": \"Well\"}"), "messages",
+         "[" HI ", {\"role\": \"assistant\", \"wo_eos\": true, \"content\": \"Well\"}]"},
         {BODY("\"tools\": [" TOOL "], " ASKED), "tools",
          "[{\"type\": \"function\", \"function\": " FUNCTION "}]"},
         {BODY("\"tool_choice\": {\"type\": \"any\", \"disable_parallel_tool_use\": true}, "
@@ -124,8 +127,9 @@ static void refusals(void **state)
         {MESSAGES("3"), API_TYPE, "messages[0]"},
         {MESSAGES("{\"content\": \"\"}"), API_MISSING, "messages[0].role"},
         {MESSAGES("{\"role\": \"tool\", \"content\": \"\"}"), API_VALUE, "messages[0].role"},
-        {MESSAGES(HI ", {\"role\": \"assistant\", \"content\": \"Well\"}"), API_UNSUPPORTED,
-         "messages[1].role"},
+        {MESSAGES(HI ", {\"role\": \"assistant\", \"content\": [{\"type\": \"tool_use\", \"id\": "
+                     "\"a\", \"name\": \"b\"}]}"),
+         API_UNSUPPORTED, "messages[1].content"},
         {MESSAGES("{\"role\": \"user\"}"), API_MISSING, "messages[0].content"},
         {MESSAGES(USER("[1]")), API_TYPE, "messages[0].content[0]"},
         {MESSAGES(USER("[{}]")), API_MISSING, "messages[0].content[0].type"},

@@ -236,6 +236,102 @@ static void any_ending(void **state)
     }
 }
 
+/* The entries of all events or of the whole answer, in order. */
+static void add_logprobs(struct json_object *root, struct buf *out)
+{
+    struct json_object *choices = json_member(root, "choices", NULL);
+    struct json_object *choice = json_object_array_get_idx(choices, 0);
+    struct json_object *list = json_member(json_member(choice, "logprobs", NULL), "content", NULL);
+    for (size_t i = 0; list != NULL && i < json_object_array_length(list); i++) {
+        json_dump(out, json_object_array_get_idx(list, i));
+        buf_puts(out, "\n");
+    }
+}
+
+static void ask_logprobs(bool stream, bool thinking, int32_t top, const char *stop, struct buf *out)
+{
+    struct request request = {.stream = stream,
+                              .thinking = thinking,
+                              .logprobs = true,
+                              .top_logprobs = top,
+                              .tools = script_tools,
+                              .stops = {{.text = stop, .len = strlen(stop)}},
+                              .n_stops = stop[0] != '\0'};
+    struct completion *c = script_ask(&OPENAI_SURFACE, &request);
+    struct buf all = {0};
+    struct api_error err;
+    struct json_object *root;
+    if (!stream)
+        assert_true(read_whole(c, &all, &err));
+    else
+        read_stream(c, 0, &all);
+    for (const char *at = all.data, *end = at + all.len; at < end;) {
+        const char *next = stream ? (const char *)memmem(at, (size_t)(end - at), "\n\n", 2) : end;
+        const char *text = stream ? at + 6 : at;
+        if (text[0] == '{') {
+            assert_int_equal(json_parse(text, (size_t)(next - text), &root, NULL, NULL), OK);
+            add_logprobs(root, out);
+            json_object_put(root);
+        }
+        at = stream ? next + 2 : end;
+    }
+    buf_free(&all);
+    script_end(c);
+}
+
+/* One entry: its probabilities are those of the token, and its bytes go behind `text`. */
+static void read_entry(const char *line, size_t len, int32_t id, int32_t top, struct buf *text)
+{
+    struct json_object *entry, *bytes, *tops;
+    assert_int_equal(json_parse(line, len, &entry, NULL, NULL), OK);
+    assert_true(json_object_get_double(json_member(entry, "logprob", NULL)) ==
+                (double)FAKE_LOGPROB(id));
+    bytes = json_member(entry, "bytes", NULL);
+    for (size_t i = 0; i < json_object_array_length(bytes); i++) {
+        char byte = (char)json_object_get_int(json_object_array_get_idx(bytes, i));
+        buf_add(text, &byte, 1);
+    }
+    tops = json_member(entry, "top_logprobs", NULL);
+    assert_int_equal(json_object_array_length(tops), top);
+    json_object_put(entry);
+}
+
+/* Every token of the content has its probabilities, once, in both forms; no other token has. */
+static void logprobs(void **state)
+{
+    static const struct {
+        const char *text, *stop, *want; /* want: what the tokens that are told say */
+        bool thinking;
+    } ROWS[] = {
+        {"The code is 4711.", "", "The code is 4711.", false},
+        {"Hm.\2The \xF0\x9F\x98\x80", "", "The \xF0\x9F\x98\x80", true},
+        {"one two three", " three", "one two three", false},
+        {"Ok" BLOCK(WRITE("a")), "", "Ok", false},
+        {"Ok.\n\n<", "", "Ok.\n\n<", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        for (int32_t top = 0; top <= LOGPROBS_TOP_MAX; top += LOGPROBS_TOP_MAX) {
+            struct buf events = {0}, whole = {0}, text = {0};
+            say_only(ROWS[i].text, END_STOP);
+            ask_logprobs(true, ROWS[i].thinking, top, ROWS[i].stop, &events);
+            ask_logprobs(false, ROWS[i].thinking, top, ROWS[i].stop, &whole);
+            assert_string_equal(buf_cstr(&events), buf_cstr(&whole));
+            int at = 0;
+            while (ROWS[i].thinking && script.ids[at++] != api.tokens.think_close)
+                ;
+            for (const char *line = whole.data, *end; *line != '\0'; line = end + 1) {
+                end = strchr(line, '\n');
+                read_entry(line, (size_t)(end - line), script.ids[at++], top, &text);
+            }
+            assert_string_equal(buf_cstr(&text), ROWS[i].want);
+            buf_free(&events);
+            buf_free(&whole);
+            buf_free(&text);
+        }
+    }
+}
+
 static void refusals(void **state)
 {
     int32_t ids[FAKE_CONTEXT] = {0};
@@ -255,6 +351,7 @@ static void refusals(void **state)
     assert_false(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &c, &err));
     atomic_store(&fake_full, false);
     assert_int_equal(err.code, API_QUEUE);
+    assert_int_equal(err.retry_s, FAKE_RETRY_S);
 
     /* One token less than the context leaves room for one: asked for more, given one. */
     prompt.len = FAKE_CONTEXT - 1;
@@ -275,6 +372,7 @@ int main(void)
         cmocka_unit_test(faults),
         cmocka_unit_test(nothing_within_the_limit),
         cmocka_unit_test(any_ending),
+        cmocka_unit_test(logprobs),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests_name("completion", tests, open_script, close_script);

@@ -493,7 +493,7 @@ static void full_queue(void **state)
     hear(fd, &got, "}}");
     atomic_store(&fake_full, false);
     assert_true(has(&got, "HTTP/1.1 429") && has(&got, "queue_full"));
-    assert_true(has(&got, "Retry-After: 2\r\n") && has(&got, "retry-after-ms: 2000\r\n"));
+    assert_true(has(&got, "Retry-After: 7\r\n") && has(&got, "retry-after-ms: 7000\r\n"));
     close(fd);
     buf_free(&got);
     assert_serves();

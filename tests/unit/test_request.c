@@ -69,8 +69,12 @@ static const struct {
     {"\"thinking\":{\"type\":\"sometimes\"}", API_VALUE, "thinking.type"},
     {"\"n\":2", API_UNSUPPORTED, "n"},
     {"\"n\":\"1\"", API_TYPE, "n"},
-    {"\"logprobs\":true", API_UNSUPPORTED, "logprobs"},
-    {"\"top_logprobs\":5", API_UNSUPPORTED, "top_logprobs"},
+    {"\"repetition_penalty\":0", API_RANGE, "repetition_penalty"},
+    {"\"logprobs\":1", API_TYPE, "logprobs"},
+    {"\"top_logprobs\":5", API_MISSING, "logprobs"},
+    {"\"logprobs\":false,\"top_logprobs\":5", API_MISSING, "logprobs"},
+    {"\"logprobs\":true,\"top_logprobs\":21", API_RANGE, "top_logprobs"},
+    {"\"logprobs\":true,\"top_logprobs\":-1", API_RANGE, "top_logprobs"},
     {"\"parallel_tool_calls\":1", API_TYPE, "parallel_tool_calls"},
     {"\"tools\":{}", API_TYPE, "tools"},
     {"\"tools\":[5]", API_TYPE, "tools[0]"},
@@ -137,6 +141,9 @@ static void faulty_fields(void **state)
     }
 }
 
+#define USER         "{\"role\":\"user\",\"content\":\"x\"}"
+#define PREFIX(more) "{\"role\":\"assistant\",\"content\":\"x\",\"prefix\":true" more "}"
+
 /* ---- faulty messages ------------------------------------------------------------------------ */
 
 static const struct {
@@ -170,6 +177,16 @@ static const struct {
     {"[{\"role\":\"tool\",\"tool_call_id\":\"a\"}]", API_MISSING, "messages[0].content"},
     {"[{\"role\":\"assistant\",\"content\":\"x\"}]", API_UNSUPPORTED, "messages[0].role"},
     {"[{\"role\":\"system\",\"content\":\"x\"}]", API_UNSUPPORTED, "messages[0].role"},
+    {"[" PREFIX("") "]", API_UNSUPPORTED, "messages[0].prefix"},
+    {"[" USER ",{\"role\":\"system\",\"content\":\"x\"}," PREFIX("") "]", API_UNSUPPORTED,
+     "messages[2].prefix"},
+    {"[" USER "," PREFIX(",\"tool_calls\":[]") "]", API_UNSUPPORTED, "messages[1].prefix"},
+    {"[" USER ",{\"role\":\"assistant\",\"content\":\"x\",\"prefix\":1}]", API_TYPE,
+     "messages[1].prefix"},
+    {"[" USER ",{\"role\":\"assistant\",\"content\":\"x\",\"prefix\":false}]", API_UNSUPPORTED,
+     "messages[1].role"},
+    {"[" USER "," PREFIX("") "],\"response_format\":{\"type\":\"json_object\"}", API_UNSUPPORTED,
+     "messages[1].prefix"},
 };
 
 /* Faults of an assistant turn that a user turn follows. */
@@ -419,6 +436,26 @@ static void messages_are_rebuilt(void **state)
     request_clear(&r);
 }
 
+/* A turn that stays open, and what is sampled besides. */
+static void prefix_and_sampling(void **state)
+{
+    (void)state;
+    struct request r;
+    struct api_error err;
+    assert_true(parse("{\"model\":\"deepseek-v4-demo\",\"logprobs\":true,\"top_logprobs\":20,"
+                      "\"presence_penalty\":1.5,\"frequency_penalty\":-2,\"repetition_penalty\":2,"
+                      "\"messages\":[" USER "," PREFIX(",\"reasoning_content\":\"r\"") "]}",
+                      &r, &err));
+    assert_true(r.prefix && r.logprobs);
+    assert_int_equal(r.top_logprobs, 20);
+    assert_true(r.sampling.presence_penalty == 1.5 && r.sampling.frequency_penalty == -2);
+    assert_true(r.sampling.repetition_penalty == 2);
+    struct json_object *last = json_object_array_get_idx(r.messages, 1);
+    assert_true(json_object_get_boolean(json_member(last, "wo_eos", NULL)));
+    assert_int_equal(json_object_object_length(last), 4);
+    request_clear(&r);
+}
+
 /* ---- fuzz ----------------------------------------------------------------------------------- */
 
 static const char *const CORPUS[] = {"title", "history", "plain", "tools"};
@@ -474,11 +511,17 @@ static void flipped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(faulty_fields),  cmocka_unit_test(faulty_messages),
-        cmocka_unit_test(faulty_bodies),  cmocka_unit_test(defaults_and_values),
-        cmocka_unit_test(thinking_rules), cmocka_unit_test(tools_and_choice),
-        cmocka_unit_test(too_many_tools), cmocka_unit_test(messages_are_rebuilt),
-        cmocka_unit_test(truncated),      cmocka_unit_test(flipped),
+        cmocka_unit_test(faulty_fields),
+        cmocka_unit_test(faulty_messages),
+        cmocka_unit_test(faulty_bodies),
+        cmocka_unit_test(defaults_and_values),
+        cmocka_unit_test(thinking_rules),
+        cmocka_unit_test(tools_and_choice),
+        cmocka_unit_test(too_many_tools),
+        cmocka_unit_test(messages_are_rebuilt),
+        cmocka_unit_test(prefix_and_sampling),
+        cmocka_unit_test(truncated),
+        cmocka_unit_test(flipped),
     };
     return cmocka_run_group_tests_name("request", tests, NULL, NULL);
 }
