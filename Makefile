@@ -36,9 +36,9 @@ HOST_OPT = $(if $(filter kernels/% engine/model/%,$(1)),-O2,-O1)
 
 # ---- sources ------------------------------------------------------------------------------------
 # Two libraries hold everything but the files with a main(); a program links what it uses of its own.
-# init and console know nothing of the engine and link no library of others.
+# The box's own programs know nothing of the engine; all but the updater link no library of others.
 LIB_SRC := $(filter-out engine/main.c,$(wildcard engine/*.c engine/*/*.c kernels/*.c kernels/cpu/*.c))
-BOX_SRC := $(filter-out init/init.c init/console.c,$(wildcard init/*.c))
+BOX_SRC := $(filter-out init/init.c init/console.c init/heart.c init/updater.c,$(wildcard init/*.c))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 FORMAT_SRC := $(wildcard config/*.h engine/*.[ch] engine/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
               init/*.[ch] tools/*.[ch] tests/*/*.[ch])
@@ -48,7 +48,7 @@ HOST_LIB := build/host/libv4box.a
 MUSL_BOX := build/musl/libbox.a
 HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
-PROGRAMS := build/engine build/console build/init build/synth
+PROGRAMS := build/engine build/console build/init build/heart build/updater build/bundle build/synth
 
 .PHONY: all help image run run-disk stop serve test unit run-unit soak-serve test-harness bench-tokenizer bench-model bench-mask tidy fuzz fuzz-setup clean setup FORCE
 .SECONDARY:
@@ -88,12 +88,16 @@ LINK_MUSL = $(Q)musl-gcc $(LDFLAGS_MUSL) $^ $(LIBS) -o $@
 build/engine: build/musl/engine/main.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/console: build/musl/init/console.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/init: build/musl/init/init.o $(MUSL_BOX) ; $(LINK_MUSL)
+build/heart: build/musl/init/heart.o $(MUSL_BOX) ; $(LINK_MUSL)
+build/updater: build/musl/init/updater.o $(MUSL_BOX) ; $(LINK_MUSL)
+build/bundle: build/musl/tools/bundle.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/synth: build/musl/tools/synth.o $(MUSL_LIB) ; $(LINK_MUSL)
 # Does not ship, but must be built as what ships.
 build/bench-tokenizer: build/musl/tools/bench_tokenizer.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/bench-model: build/musl/tools/bench_model.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/bench-mask: build/musl/tools/bench_mask.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/bench-serve: build/musl/tools/bench_serve.o $(MUSL_LIB) ; $(LINK_MUSL)
+build/saboteur: build/musl/tests/boot/saboteur.o ; $(LINK_MUSL)
 build/schedules: build/musl/tests/serve/schedules.o $(MUSL_LIB) ; $(LINK_MUSL)
 
 # For tests: what ships, but for who speaks.
@@ -113,7 +117,7 @@ build/host/schedules: build/host/obj/tests/serve/schedules.o $(HOST_LIB) ; $(LIN
 
 build/host/unit/test_init_%: build/host/obj/tests/unit/test_init_%.o $(HOST_BOX)
 	@mkdir -p $(@D)
-	$(Q)gcc $(LDFLAGS_HOST) $^ -lcmocka -o $@
+	$(Q)gcc $(LDFLAGS_HOST) $^ -lsodium -lcmocka -o $@
 
 build/host/unit/%: build/host/obj/tests/unit/%.o $(HOST_LIB)
 	@mkdir -p $(@D)
@@ -160,19 +164,28 @@ $(MUSL_PREFIX)/packages: config/packages.txt $(wildcard tools/deps/*.sh) | setup
 
 # ---- the image ----------------------------------------------------------------------------------
 ROOTFS_SRC := $(shell find rootfs -type f) config/modules.list config/packages.txt config/busybox.config \
-              config/dropbear.h config/disk.txt tools/config_fs.py tools/image.sh tools/modules.sh $(wildcard tools/deps/*.sh)
+              config/dropbear.h config/disk.txt config/update.pub tools/config_fs.py tools/image.sh tools/modules.sh $(wildcard tools/deps/*.sh)
 
 image: build/v4box.img ## assemble kernel, initramfs, bill of materials and the disk
 
 # Makes all four files; the others are never older.
-build/v4box-initramfs.cpio.zst: build/engine build/console build/init $(ROOTFS_SRC) | setup
+build/v4box-initramfs.cpio.zst: build/engine build/console build/init build/heart build/updater $(ROOTFS_SRC) | setup
 	@tools/image.sh $(CACHE) build
 
 build/v4box.efi: build/v4box-initramfs.cpio.zst config/cmdline.txt config/version.h tools/uki.sh
 	@tools/uki.sh $(CACHE) build
 
-build/v4box.img: build/v4box.efi config/disk.txt tools/disk.sh
-	@tools/disk.sh build
+# The secret half of config/update.pub; that of this tree is published with its tests.
+UPDATE_SECRET ?= tests/data/update/development.key
+
+build/v4box.img: build/v4box.efi build/bundle config/disk.txt tools/disk.sh
+	@tools/disk.sh build $(UPDATE_SECRET)
+
+build/v4box.update: build/v4box.efi build/bundle
+	@build/bundle sign --secret $(UPDATE_SECRET) --program $< --out $@
+
+.PHONY: update check-update test-update
+update: build/v4box.update ## a signed update: ssh admin@BOX update <build/v4box.update
 
 run: build/v4box-initramfs.cpio.zst ## boot the image in QEMU with the demo model; prints URL, key and a curl line
 	@tools/run.sh run
@@ -226,6 +239,12 @@ check-image: all build/host/engine ## test the image as a file
 
 check-disk: all ## test the disk as a file
 	@tests/image/test_disk.sh $(CACHE)
+
+check-update: all build/saboteur ## one good update of the box and one that falls back
+	@$(PYTHON) tests/boot/update.py $(CACHE)
+
+test-update: all build/saboteur ## every way an update can end, and 20 power cuts; about half an hour
+	@$(PYTHON) tests/boot/update.py $(CACHE) all
 
 soak-power: all ## 50 power cuts during key writes, a new seed each time
 	@$(PYTHON) tests/boot/disk.py soak

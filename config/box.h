@@ -27,6 +27,7 @@
 #define BOX_ADMIN_SSH     "/config/admin/.ssh"
 #define BOX_AUTHORIZED    "/config/admin/.ssh/authorized_keys"
 #define BOX_HOST_KEY      "/config/ssh_host_key"
+#define BOX_STARTS        "/config/starts" /* what init remembers of the last starts */
 #define BOX_CONFIG_GOOD   "/config/good" /* copies of the files above, each found good at a boot */
 #define BOX_CONFIG_FORMAT "/etc/config.fs" /* the empty file system, from the build */
 #define BOX_STAGE         "/run/stage"     /* a partition is mounted here before it counts */
@@ -45,7 +46,7 @@
 #define SERVICE_STOP_MS        5000   /* SIGTERM to SIGKILL; a decode step under TCG takes < 1 s */
 #define SERVICE_ARGS_MAX       24
 #define SERVICE_PATHS_MAX      6
-#define SERVICES_MAX           8
+#define SERVICES_MAX           12
 
 /* ---- log of the services --------------------------------------------------------------------- */
 #define LOG_RING_BYTES    (256 * 1024) /* about 3,000 lines; lives in PID 1, so it must stay small */
@@ -86,6 +87,7 @@
 /* ---- boot and end ------------------------------------------------------------------------------
  */
 #define BOOT_SITE_BYTES_MAX    (64 * 1024) /* keys, authorized_keys: hundreds of lines */
+#define BOOT_NOTE_BYTES        512         /* of one step */
 #define BOOT_CMDLINE_BYTES     4096        /* COMMAND_LINE_SIZE of x86 is 2048 */
 #define BOOT_MODULES_MAX       256
 #define BOOT_HOST_KEY_MS       30000 /* an ed25519 key takes 0.1 s under TCG; entropy may be late */

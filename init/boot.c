@@ -154,6 +154,49 @@ static bool step_storage(struct box *box)
     return storage_open(&box->storage, &box->journal, wanted);
 }
 
+/* A machine without one is none the worse at its work. */
+static bool step_watchdog(struct box *box)
+{
+    if (watchdog_open(&box->watchdog, WATCHDOG_DEVICE))
+        journal_printf(&box->journal, "init", "watchdog: %d s", WATCHDOG_S);
+    else if (box->watchdog.fd >= 0)
+        journal_printf(&box->journal, "init", "watchdog: does not take %d s: %s", WATCHDOG_S,
+                       strerror(errno));
+    return true;
+}
+
+/* Each line is something that people must know. */
+static void note_lines(struct box *box, char *lines)
+{
+    for (char *line = strtok(lines, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        storage_note(&box->storage, &box->journal, "%s", line);
+}
+
+/* A kernel started directly, or from another disk, has no slots, and nothing to fall back to. */
+static bool step_slots(struct box *box)
+{
+    char folder[64], bytes[BOOT_NOTE_BYTES] = "";
+    struct text note = text_over(bytes, sizeof bytes);
+    if (!box->storage.has_disk || access(EFI_VARIABLES, F_OK) != 0)
+        return true;
+    if (mount("efivarfs", EFI_VARIABLES, "efivarfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "") != 0)
+        return false;
+    snprintf(folder, sizeof folder, "/sys/class/block/%s", box->storage.disk.device[DISK_ESP]);
+    bool good = slots_open(&box->slots, EFI_VARIABLES, folder, BOX_STARTS, &note);
+    note_lines(box, bytes);
+    if (!box->slots.known)
+        return true;
+    journal_printf(&box->journal, "init", "slot %c, good is %c, start %d without a good end",
+                   slot_letter(box->slots.running), slot_letter(box->slots.good),
+                   box->slots.state.tries);
+    if (box->slots.rescue)
+        storage_note(&box->storage, &box->journal,
+                     "RESCUE: %d starts went wrong; network and SSH, but no engine; `reboot` tries "
+                     "again, `rollback` and `update` change the system",
+                     BOOT_TRIES_MAX);
+    return good;
+}
+
 /* What the config partition may hold, each looked at before anybody uses it. */
 static const struct {
     struct stored file;
@@ -318,8 +361,9 @@ static const struct {
 } STEPS[] = {
     {"mounts", step_mounts, true},      {"console", step_console, false},
     {"options", step_options, false},   {"modules", step_modules, false},
-    {"hostname", step_hostname, false}, {"storage", step_storage, false},
-    {"folders", step_folders, false},   {"network card", step_network, false},
+    {"watchdog", step_watchdog, false}, {"hostname", step_hostname, false},
+    {"storage", step_storage, false},   {"folders", step_folders, false},
+    {"slots", step_slots, false},       {"network card", step_network, false},
     {"site data", step_site, false},    {"ssh host key", step_host_key, false},
     {"seal", step_seal, true},
 };

@@ -1,15 +1,17 @@
 /*
- * The steps of the boot that are not services: mounts, modules, names, storage, site data, host
- * key, seal. Each step is a row of BOOT_STEPS, run once, in order; a step that fails is reported
- * and, when it is vital, ends in a panic.  Everything else goes on: a box without network still has
- * its console.
+ * The steps of the boot that are not services: mounts, modules, watchdog, names, storage, slots,
+ * site data, host key, seal. Each step is a row of BOOT_STEPS, run once, in order; a step that
+ * fails is reported and, when it is vital, ends in a panic.  Everything else goes on: a box without
+ * network still has its console.
  */
 #ifndef V4BOX_INIT_BOOT_H
 #define V4BOX_INIT_BOOT_H
 
 #include "init/journal.h"
 #include "init/options.h"
+#include "init/slots.h"
 #include "init/storage.h"
+#include "init/watchdog.h"
 
 #include <stdbool.h>
 
@@ -17,6 +19,8 @@ struct box {
     struct journal journal;
     struct options options;
     struct storage storage;
+    struct slots slots;
+    struct watchdog watchdog;
     bool has_keys;       /* there are API keys: kept from before, or given by the site */
     bool has_authorized; /* likewise SSH keys */
     bool has_host_key;

@@ -10,6 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define CLIENT_PIECE_BYTES 65536 /* of a stream, at once */
+
 static bool wait_for(int fd, short events, int64_t end_ms)
 {
     int64_t left_ms = end_ms - clock_ms();
@@ -55,23 +57,39 @@ static enum client_result receive_line(struct client *c, int fd, int64_t end_ms)
     return CLIENT_BROKEN;
 }
 
-static enum client_result talk(struct client *c, int fd, const struct request *request,
-                               int64_t end_ms)
+/* Passes the input on until it ends, or the server has heard enough. */
+static void forward(int fd, int input, int timeout_ms)
+{
+    char bytes[CLIENT_PIECE_BYTES];
+    for (;;) {
+        ssize_t n = read(input, bytes, sizeof bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0 || !send_all(fd, bytes, (size_t)n, clock_ms() + timeout_ms))
+            break;
+    }
+    shutdown(fd, SHUT_WR);
+}
+
+static enum client_result talk(struct client *c, int fd, const struct request *request, int input,
+                               int timeout_ms)
 {
     char line[CONTROL_REQUEST_BYTES];
     struct text t = text_over(line, sizeof line);
     request_write(&t, request);
-    if (!send_all(fd, t.data, t.len, end_ms))
+    if (!send_all(fd, t.data, t.len, clock_ms() + timeout_ms))
         return CLIENT_SILENT;
-    enum client_result result = receive_line(c, fd, end_ms);
+    if (input >= 0)
+        forward(fd, input, timeout_ms);
+    enum client_result result = receive_line(c, fd, clock_ms() + timeout_ms);
     if (result == CLIENT_ANSWERED &&
         !answer_parse(&c->answer, c->line, c->line_len, c->text, sizeof c->text))
         return CLIENT_BROKEN;
     return result;
 }
 
-enum client_result client_ask(struct client *c, const char *path, const struct request *request,
-                              int timeout_ms)
+enum client_result client_stream(struct client *c, const char *path, const struct request *request,
+                                 int input, int timeout_ms)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof address.sun_path)
@@ -82,9 +100,15 @@ enum client_result client_ask(struct client *c, const char *path, const struct r
         return CLIENT_ABSENT;
     enum client_result result = CLIENT_ABSENT;
     if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
-        result = talk(c, fd, request, clock_ms() + timeout_ms);
+        result = talk(c, fd, request, input, timeout_ms);
     close(fd);
     return result;
+}
+
+enum client_result client_ask(struct client *c, const char *path, const struct request *request,
+                              int timeout_ms)
+{
+    return client_stream(c, path, request, -1, timeout_ms);
 }
 
 const char *client_result_text(enum client_result result)

@@ -25,6 +25,13 @@ struct client {
 enum client_result client_ask(struct client *c, const char *path, const struct request *request,
                               int timeout_ms);
 
+/**
+ * The same with everything that `input` gives behind the request line, until its end.  The server
+ * may answer sooner.  No time limit on the input itself: that is the server's.
+ */
+enum client_result client_stream(struct client *c, const char *path, const struct request *request,
+                                 int input, int timeout_ms);
+
 /** Why there is no answer, for people. */
 const char *client_result_text(enum client_result result);
 

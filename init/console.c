@@ -5,6 +5,7 @@
  * it gives up every file, every capability but the one to connect, and all hope of new privileges.
  */
 #include "config/box.h"
+#include "config/slots.h"
 #include "config/version.h"
 #include "init/client.h"
 #include "init/confine.h"
@@ -21,7 +22,7 @@
 #define PROMPT       "v4box> "
 #define SCREEN_BYTES (4 * CONSOLE_LINE_BYTES) /* one redraw and what came before it */
 
-enum target { TARGET_NONE, TARGET_INIT, TARGET_ENGINE, TARGET_BOTH };
+enum target { TARGET_NONE, TARGET_INIT, TARGET_ENGINE, TARGET_BOTH, TARGET_UPDATER };
 
 static const struct command {
     const char *name;
@@ -34,6 +35,8 @@ static const struct command {
     {"keys", TARGET_ENGINE, false, "list | create NAME | delete ID", "who may use the chat API"},
     {"ssh-keys", TARGET_INIT, false, "list | add KEY NAME | delete NAME",
      "who may log in over SSH"},
+    {"update", TARGET_UPDATER, false, "status", "both systems; ssh BOX update <FILE sends one"},
+    {"rollback", TARGET_UPDATER, true, "", "restart into the system of the other slot"},
     {"factory-reset", TARGET_INIT, true, "erase", "forget keys and settings, keep the models"},
     {"poweroff", TARGET_INIT, true, "", "end everything and switch off"},
     {"reboot", TARGET_INIT, true, "", "end everything and start again"},
@@ -46,6 +49,7 @@ struct console {
     const char *engine_path, *init_path; /* NULL: not asked */
     bool json;
     int wait_s; /* how long to wait for a server that is not there yet */
+    bool alone; /* one command of -c: the input is its own, not more commands */
 };
 
 static struct client client, second; /* large: they hold whole answers */
@@ -91,10 +95,8 @@ static void print_failure(const struct console *c, const char *who, const char *
         print_text(t.data, t.len);
 }
 
-static bool run_single(const struct console *c, const char *who, const char *path,
-                       const struct request *request)
+static bool print_answer(const struct console *c, const char *who, enum client_result result)
 {
-    enum client_result result = ask(c, &client, path, request);
     if (result != CLIENT_ANSWERED) {
         print_failure(c, who, client_result_text(result));
         return false;
@@ -106,6 +108,25 @@ static bool run_single(const struct console *c, const char *who, const char *pat
         print_text(client.answer.text.data, client.answer.text.len);
     }
     return client.answer.ok;
+}
+
+static bool run_single(const struct console *c, const char *who, const char *path,
+                       const struct request *request)
+{
+    return print_answer(c, who, ask(c, &client, path, request));
+}
+
+/* An update comes through the input of an SSH command: there is no file it could be in here. */
+static bool run_updater(const struct console *c, const struct request *request)
+{
+    bool sends = request->count == 1 && strcmp(request->word[0], "update") == 0;
+    if (sends && (!c->alone || isatty(STDIN_FILENO))) {
+        print_failure(c, "update", "update status, or from another machine: ssh BOX update <FILE");
+        return false;
+    }
+    return print_answer(
+        c, "updater",
+        client_stream(&client, UPDATE_SOCK, request, sends ? STDIN_FILENO : -1, UPDATE_ANSWER_MS));
 }
 
 static void add_data(struct text *t, const char *name, const struct client *from)
@@ -190,6 +211,8 @@ static bool run_command(const struct console *asked, const struct command *comma
         return run_both(c, request);
     if (target == TARGET_NONE)
         return strcmp(command->name, "help") != 0 || run_help(c);
+    if (target == TARGET_UPDATER)
+        return run_updater(c, request);
     const char *who = target == TARGET_INIT ? "init" : "engine";
     const char *path = target == TARGET_INIT ? c->init_path : c->engine_path;
     if (path == NULL) {
@@ -403,6 +426,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "console: cannot give up privileges: %s\n", strerror(errno));
         return 2;
     }
+    c.alone = command != NULL;
     if (command != NULL)
         return run_line(&c, command, strlen(command)) ? 0 : 1;
     if (isatty(STDIN_FILENO)) {

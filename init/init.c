@@ -7,6 +7,8 @@
 #include "config/version.h"
 #include "init/boot.h"
 #include "init/control.h"
+#include "init/files.h"
+#include "init/gate.h"
 #include "init/network.h"
 #include "init/panic.h"
 #include "init/sshkeys.h"
@@ -45,6 +47,8 @@ static struct control control;
 static int64_t boot_ms;
 static int ending;     /* 0, or the argument for reboot() */
 static bool resetting; /* on the way, config becomes new */
+static struct gate gate;
+static bool starved; /* the watchdog is fed no more */
 
 /* ---- commands of the control socket ------------------------------------------------------------
  */
@@ -57,7 +61,7 @@ static void say(struct text *answer, bool ok, const char *text)
 static void command_status(const struct request *request, struct text *answer)
 {
     (void)request;
-    status_answer(answer, &services, &box.storage, boot_ms);
+    status_answer(answer, &services, &box.storage, &box.slots, boot_ms);
 }
 
 static void command_log(const struct request *request, struct text *answer)
@@ -85,6 +89,8 @@ static void command_poweroff(const struct request *request, struct text *answer)
 static void command_reboot(const struct request *request, struct text *answer)
 {
     (void)request;
+    if (box.slots.known)
+        slots_forget_tries(&box.slots);
     ending = RB_AUTOBOOT;
     say(answer, true, "the box is rebooting\n");
 }
@@ -107,12 +113,18 @@ static void command_factory_reset(const struct request *request, struct text *an
     say(answer, true, "the box starts anew\n");
 }
 
+static void start_services(enum service_condition condition)
+{
+    for (int i = 0; i < SERVICE_COUNT; i++)
+        if (SERVICES[i].condition == condition)
+            supervisor_add(&services, &SERVICES[i]);
+}
+
 /* SSH is not started on a box that nobody could log in to; the first key does. */
 static void start_ssh(void)
 {
-    for (int i = 0; i < SERVICE_COUNT && box.has_host_key; i++)
-        if (SERVICES[i].condition == WHEN_AUTHORIZED)
-            supervisor_add(&services, &SERVICES[i]);
+    if (box.has_host_key)
+        start_services(WHEN_AUTHORIZED);
 }
 
 static void command_ssh_keys(const struct request *request, struct text *answer)
@@ -136,6 +148,29 @@ static void command_ssh_keys(const struct request *request, struct text *answer)
     answer_write(answer, true, t.data, t.len, NULL, 0);
 }
 
+/* Of the heart alone; the console's table does not have it. */
+static void command_heart(const struct request *request, struct text *answer)
+{
+    (void)request;
+    gate_beat(&gate, clock_ms());
+    say(answer, true, "");
+}
+
+/* Of the updater, once a slot holds what its signed header says. */
+static void command_slot_try(const struct request *request, struct text *answer)
+{
+    bool good = request->count == 3 && strlen(request->word[1]) == 1;
+    const char *wrong = !good ? "slot-try SLOT VERSION"
+                              : slots_try(&box.slots, request->word[1][0] - 'a', request->word[2]);
+    if (wrong != NULL) {
+        say(answer, false, wrong);
+        return;
+    }
+    journal_printf(&box.journal, "init", "slot %s is tried next", request->word[1]);
+    ending = RB_AUTOBOOT;
+    say(answer, true, "the box restarts to try it, and comes back by itself if it is no good\n");
+}
+
 static const struct {
     const char *name;
     void (*run)(const struct request *request, struct text *answer);
@@ -147,6 +182,8 @@ static const struct {
     {"reboot", command_reboot, 0},
     {"factory-reset", command_factory_reset, 1},
     {"ssh-keys", command_ssh_keys, 4},
+    {"heart", command_heart, 0},
+    {"slot-try", command_slot_try, 2},
 };
 
 static void handle(void *context, const struct request *request, struct text *answer)
@@ -162,6 +199,88 @@ static void handle(void *context, const struct request *request, struct text *an
         return;
     }
     say(answer, false, "unknown command");
+}
+
+/* ---- whether this start is good, and goes on ----------------------------------------------------
+ */
+
+static void tell_updater(void)
+{
+    static char bytes[4096];
+    struct text t = text_over(bytes, sizeof bytes);
+    if (!box.slots.known)
+        return;
+    slots_tell(&box.slots, box.storage.disk.device[DISK_ESP], &t);
+    if (!file_save(UPDATE_STATE, t.data, t.len, BOX_UID_ROOT))
+        journal_printf(&box.journal, "init", "%s: %s", UPDATE_STATE, strerror(errno));
+}
+
+static struct gate_engine engine_now(void)
+{
+    for (int i = 0; i < services.count; i++) {
+        const struct child *c = &services.child[i];
+        if (c->spec->condition == WHEN_ENGINE && strcmp(c->spec->name, "engine") == 0)
+            return (struct gate_engine){true, c->life.state, c->started_ms};
+    }
+    return (struct gate_engine){.wanted = false};
+}
+
+static void confirm_start(void)
+{
+    journal_printf(&box.journal, "init", "this start is good, %lld ms after power-on",
+                   (long long)clock_ms());
+    if (!box.slots.known)
+        return;
+    if (!slots_confirm(&box.slots))
+        storage_note(&box.storage, &box.journal, "slot %c can not be made the good one: %s",
+                     slot_letter(box.slots.running), strerror(errno));
+    tell_updater();
+    start_services(WHEN_CONFIRMED);
+}
+
+/* Another start helps only where there is another slot, or where starts are counted. */
+static void give_up_start(const struct gate_engine *engine)
+{
+    const char *reason =
+        engine->state == SERVICE_FAILED ? "the engine crashes" : "the engine gave no token in time";
+    bool trial = box.slots.running != box.slots.good;
+    bool again = box.slots.known && (trial || box.storage.config == STORAGE_DISK);
+    journal_printf(&box.journal, "init", "this start is no good: %s%s", reason,
+                   again ? "; restarting" : "");
+    if (!again)
+        return;
+    if (!slots_give_up(&box.slots, reason))
+        journal_printf(&box.journal, "init", "the reason can not be kept: %s", strerror(errno));
+    ending = RB_AUTOBOOT;
+}
+
+/* Milliseconds until it has to be looked again. */
+static int look_after_start(void)
+{
+    int64_t now_ms = clock_ms();
+    struct gate_engine engine = engine_now();
+    switch (gate_turn(&gate, &engine, now_ms)) {
+    case GATE_CONFIRM:
+        confirm_start();
+        break;
+    case GATE_GIVE_UP:
+        give_up_start(&engine);
+        break;
+    case GATE_NOTHING:
+        break;
+    }
+    if (box.slots.rescue && now_ms >= RESCUE_MS && ending == 0) {
+        slots_forget_tries(&box.slots);
+        ending = RB_AUTOBOOT;
+    }
+    bool alive = gate_is_alive(&gate, &engine, now_ms);
+    if (!alive && !starved)
+        journal_printf(&box.journal, "init", "the engine gives no sign of life%s",
+                       box.watchdog.fd >= 0 ? "; the watchdog will reset the machine" : "");
+    starved = !alive;
+    if (alive)
+        watchdog_feed(&box.watchdog, now_ms);
+    return WATCHDOG_FEED_MS;
 }
 
 /* ---- the loop -----------------------------------------------------------------------------------
@@ -204,6 +323,7 @@ static void turn(int signal_fd, int limit_ms)
     int n = 1 + n_control + supervisor_poll_fds(&services, fds + 1 + n_control);
     fds[0] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
     int wait_ms = sooner(supervisor_timers(&services), control_timers(&control));
+    wait_ms = sooner(wait_ms, look_after_start());
     if (poll(fds, (nfds_t)n, sooner(wait_ms, limit_ms)) <= 0)
         return;
     for (int i = 1; i < n; i++) {
@@ -246,7 +366,13 @@ static bool wanted(enum service_condition condition)
     case WHEN_AUTHORIZED:
         return box.has_authorized;
     case WHEN_NO_KEYS:
-        return !box.has_keys;
+        return !box.has_keys && !box.slots.rescue;
+    case WHEN_ENGINE:
+        return !box.slots.rescue;
+    case WHEN_SLOTS:
+        return box.slots.known;
+    case WHEN_CONFIRMED:
+        return false; /* comes later */
     }
     return false;
 }
@@ -267,6 +393,8 @@ _Noreturn static void run_box(void)
     journal_printf(&box.journal, "init", "v4box %s booted in %lld ms", V4BOX_VERSION,
                    (long long)boot_ms);
     box.journal.echo_fd = -1; /* the serial line belongs to the console now */
+    tell_updater();
+    gate_init(&gate, boot_ms);
     supervisor_start(&services);
     while (ending == 0)
         turn(signal_fd, -1);

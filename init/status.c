@@ -125,8 +125,31 @@ static void add_storage(struct text *text, struct text *data, const struct stora
     text_printf(data, "},");
 }
 
+/* The names of slots are those of the console's `update status`. */
+static void add_slots(struct text *text, struct text *data, const struct slots *slots)
+{
+    text_printf(data, "\"slots\":");
+    if (!slots->known) {
+        text_printf(data, "null,");
+        return;
+    }
+    text_printf(text, "slot %c, %s%s%s\n", slot_letter(slots->running),
+                slots->rescue      ? "RESCUE"
+                : slots->confirmed ? "good"
+                                   : "not confirmed yet",
+                slots->state.outcome[0] == '\0' ? "" : "; last update: ", slots->state.outcome);
+    text_printf(data,
+                "{\"running\":\"%c\",\"good\":\"%c\",\"confirmed\":%s,\"rescue\":%s,"
+                "\"tries\":%d,\"outcome\":",
+                slot_letter(slots->running), slot_letter(slots->good),
+                slots->confirmed ? "true" : "false", slots->rescue ? "true" : "false",
+                slots->state.tries);
+    text_json_string(data, slots->state.outcome, strlen(slots->state.outcome));
+    text_printf(data, "},");
+}
+
 void status_answer(struct text *answer, const struct supervisor *services,
-                   const struct storage *storage, int64_t boot_ms)
+                   const struct storage *storage, const struct slots *slots, int64_t boot_ms)
 {
     char text_bytes[TEXT_BYTES], data_bytes[DATA_BYTES], proc[PROC_BYTES];
     struct text text = text_over(text_bytes, sizeof text_bytes);
@@ -142,6 +165,7 @@ void status_answer(struct text *answer, const struct supervisor *services,
     text_printf(&data, "{\"version\":\"%s\",\"uptime_s\":%lld,\"boot_ms\":%lld,", V4BOX_VERSION,
                 (long long)up_s, (long long)boot_ms);
     add_storage(&text, &data, storage);
+    add_slots(&text, &data, slots);
     text_printf(&text, "%-12s %-9s %6s %9s %12s\n", "service", "state", "pid", "restarts",
                 "resident");
     text_printf(&data, "\"memory\":{\"total_kib\":%lld,\"available_kib\":%lld},\"services\":[",

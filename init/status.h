@@ -5,13 +5,14 @@
 #ifndef V4BOX_INIT_STATUS_H
 #define V4BOX_INIT_STATUS_H
 
+#include "init/slots.h"
 #include "init/storage.h"
 #include "init/supervise.h"
 #include "init/text.h"
 
-/** Writes the whole answer line about the box, what it keeps, and its services. */
+/** Writes the whole answer line about the box, what it keeps, its slots, and its services. */
 void status_answer(struct text *answer, const struct supervisor *services,
-                   const struct storage *storage, int64_t boot_ms);
+                   const struct storage *storage, const struct slots *slots, int64_t boot_ms);
 
 /** Writes the whole answer line with the newest `count` lines of the journal. */
 void log_answer(struct text *answer, const struct journal *journal, size_t count);

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Makes the disk that boots by itself:  disk.sh OUT_DIR
+# Makes the disk that boots by itself:  disk.sh OUT_DIR UPDATE_SECRET
 #
 #   OUT_DIR/v4box.img   GPT with the partitions of config/disk.txt; a sparse file
 #
-# from OUT_DIR/v4box.efi and rootfs/models.  Needs no root: file systems are filled as files.  The same
+# from OUT_DIR/v4box.efi and rootfs/models; both slots hold the same system with its signed header.  Needs no root: file systems are filled as files.  The same
 # inputs give the same bytes: every id is derived from a name, every time is FILE_TIME.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
-OUT=$(realpath "$1")
+OUT=$(realpath "$1") SECRET=$2
 TABLE=$ROOT/config/disk.txt MODELS=$ROOT/rootfs/models
 FILE_TIME=1767225600 # 2026-01-01, as in the initramfs
 SECTORS_OF_MIB=2048
@@ -20,9 +20,13 @@ die() { echo "disk.sh: $*" >&2; exit 1; }
 fill_fat() { # FILE
     mkfs.vfat --invariant -F 32 -s 1 -i "$(uuid_of esp | cut -c1-8)" -n ESP "$1" >/dev/null
     mmd -i "$1" ::/EFI ::/EFI/BOOT ::/EFI/v4box
-    # The fallback is what firmware without boot entries starts.  Slot b is filled by the first update.
+    # The fallback is what firmware without boot entries starts.  Updates write over files that are
+    # there already, so that a power cut never meets a change of the table: both slots are full.
     mcopy -m -i "$1" "$dir/v4box.efi" ::/EFI/BOOT/BOOTX64.EFI
-    mcopy -m -i "$1" "$dir/v4box.efi" ::/EFI/v4box/a.efi
+    for slot in a b; do
+        mcopy -m -i "$1" "$dir/v4box.efi" ::/EFI/v4box/$slot.efi
+        mcopy -m -i "$1" "$dir/v4box.hdr" ::/EFI/v4box/$slot.hdr
+    done
 }
 
 # debugfs writes files one by one; only so the times are ours (mke2fs -d keeps each ctime).
@@ -75,7 +79,8 @@ rm -rf "$dir"
 mkdir -p "$dir"
 export SOURCE_DATE_EPOCH=$FILE_TIME E2FSPROGS_FAKE_TIME=$FILE_TIME TZ=UTC MTOOLS_SKIP_CHECK=1
 cp "$OUT/v4box.efi" "$dir/v4box.efi"
-touch -d "@$FILE_TIME" "$dir/v4box.efi"
+"$ROOT/build/bundle" sign --secret "$SECRET" --program "$dir/v4box.efi" --out "$dir/v4box.hdr" --header-only
+touch -d "@$FILE_TIME" "$dir/v4box.efi" "$dir/v4box.hdr"
 make_disk
 rm -rf "$dir"
 printf '  %-24s %9d bytes, %d on disk\n' v4box.img "$(stat -c %s "$OUT/v4box.img")" \

@@ -160,10 +160,11 @@ run() {
         [ "$isa" = auto ] || accel=(-accel "tcg,thread=multi" -cpu Nehalem)
         [ -e "$DIR/firmware" ] || cp $FIRMWARE_VARIABLES "$DIR/firmware"
         boot=(-drive "if=pflash,unit=0,format=raw,readonly=on,file=$FIRMWARE"
-            -drive "if=pflash,unit=1,format=raw,file=$DIR/firmware")
+            -drive "if=pflash,unit=1,format=raw,file=$DIR/firmware"
+            -device i6300esb -action watchdog=reset)
     fi
     [ -z "$DISK$DATA" ] || drive=(-drive "if=none,id=disk,format=raw,file=$DISK$DATA"
-        -device "virtio-blk-pci,drive=disk${DISK:+,bootindex=0}")
+        -device virtio-blk-pci,drive=disk)
     # restrict=on: the guest reaches nobody; the two forwards listen on loopback only.
     qemu-system-x86_64 -machine q35 "${accel[@]}" -smp 2 -m $MEMORY_MIB -display none -no-reboot \
         -pidfile "$DIR/qemu.pid" "${serial[@]}" "${site[@]}" \

@@ -34,7 +34,7 @@ MOUNTS = {
 }
 
 # Service: uid.  All of them without new privileges.
-SERVICES = {"network": 0, "engine": 100, "ssh": 0, "console": 0}
+SERVICES = {"network": 0, "engine": 100, "heart": 0, "ssh": 0, "console": 0}
 
 # The engine held at most 137 MiB here, most of it the model and the memory of its timelines.
 ENGINE_MIB = 256

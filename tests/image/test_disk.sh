@@ -7,7 +7,7 @@ CACHE=$1
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 number=0 failures=0
-MIB=1048576 UKI_MAX=16777216
+MIB=1048576 UKI_MAX=16777216 SECRET=tests/data/update/development.key
 
 # result STATUS WHAT [DETAIL]: one TAP line.
 result() {
@@ -42,7 +42,7 @@ check_again() {
     (umask 077; TZ=Asia/Tokyo tools/uki.sh "$CACHE" "$dir/again" >/dev/null)
     cmp build/v4box.efi "$dir/again/v4box.efi"
     result $? "a second build of the EFI program gives the same bytes"
-    (umask 077; TZ=Asia/Tokyo tools/disk.sh "$dir/again" >/dev/null)
+    (umask 077; TZ=Asia/Tokyo tools/disk.sh "$dir/again" $SECRET >/dev/null)
     cmp build/v4box.img "$dir/again/v4box.img"
     result $? "so does one of the disk"
 }
@@ -96,11 +96,20 @@ check_partitions() {
     found=$(sfdisk -d build/v4box.img | sed -n 's/.*size= *\([0-9]*\),.*name="\(.*\)".*/\2 \1/p' | awk '{ print $1, $2 / 2048 }')
     [ "$found" = "$wanted" ]; result $? "the partitions are those of config/disk.txt" "$found"
     cut_partition esp build/v4box.img "$dir/esp"
-    for file in EFI/BOOT/BOOTX64.EFI EFI/v4box/a.efi; do
+    for file in EFI/BOOT/BOOTX64.EFI EFI/v4box/a.efi EFI/v4box/b.efi; do
         mcopy -n -i "$dir/esp" "::/$file" "$dir/file" && cmp "$dir/file" build/v4box.efi
         result $? "$file is the EFI program"
         rm -f "$dir/file"
     done
+    for file in a b; do
+        mcopy -n -i "$dir/esp" "::/EFI/v4box/$file.hdr" "$dir/header" && cat "$dir/header" build/v4box.efi >"$dir/bundle" &&
+            build/bundle show --public config/update.pub "$dir/bundle" >"$dir/shown" 2>&1
+        result $? "the header of slot $file is signed, and fits its program" "$(cat "$dir/shown")"
+        rm -f "$dir/header"
+    done
+    printf X | dd of="$dir/bundle" bs=1 seek=5000 conv=notrunc status=none
+    ! build/bundle show --public config/update.pub "$dir/bundle" >/dev/null 2>&1
+    result $? "a changed byte of the program does not fit it, as control"
     fsck.vfat -n "$dir/esp" >"$dir/fsck" 2>&1; result $? "the ESP is sound" "$(cat "$dir/fsck")"
     cut_partition models build/v4box.img "$dir/models"
     e2fsck -fn "$dir/models" >"$dir/fsck" 2>&1; result $? "the file system of the models is sound" "$(cat "$dir/fsck")"
@@ -113,13 +122,13 @@ check_partitions() {
     [ -n "$found" ]; result $? "a changed byte is noticed, as control" "nothing differs"
 }
 
-# refused WHAT: the disk is not built with more in the ESP than fits.
+# A program that no update could replace.
 check_refused() {
     local out
     mkdir "$dir/refused"
     truncate -s $((40 * MIB)) "$dir/refused/v4box.efi"
-    out=$(tools/disk.sh "$dir/refused" 2>&1)
-    [ $? -ne 0 ] && [ ! -e "$dir/refused/v4box.img" ]; result $? "refused: programs that do not fit into the ESP" "$out"
+    out=$(tools/disk.sh "$dir/refused" $SECRET 2>&1)
+    [ $? -ne 0 ] && [ ! -e "$dir/refused/v4box.img" ]; result $? "refused: a program larger than a slot takes" "$out"
     mkdir "$dir/large"
     cp build/v4box-vmlinuz "$dir/large/"
     truncate -s $UKI_MAX "$dir/large/v4box-base.cpio.zst"
@@ -128,7 +137,7 @@ check_refused() {
     result $? "refused: an EFI program above 16 MB" "$out"
 }
 
-echo 1..19
+echo 1..23
 check_again
 check_template
 check_uki

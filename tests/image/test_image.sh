@@ -46,7 +46,7 @@ try_pin() (
 
 check_programs() {
     local name
-    for name in engine console init synth; do
+    for name in engine console init heart updater synth; do
         file "build/$name" | grep -q 'statically linked' && ! file "build/$name" | grep -q interpreter
         result $? "build/$name is static, without an interpreter" "$(file "build/$name")"
     done
@@ -87,7 +87,7 @@ check_bom() {
     grep -qE ' /models/demo/model-00001-of-00002.safetensors$' build/v4box-bom.txt || echo "the model's files"
 }
 
-echo 1..22
+echo 1..24
 check_programs
 check_archive
 empty "$(check_modules)" "each module is loaded after what it needs"

@@ -1,0 +1,56 @@
+/*
+ * The two slots of the system, updates and the health gate: names, paths and limits, each with its
+ * reason.  No logic.
+ */
+#ifndef V4BOX_CONFIG_SLOTS_H
+#define V4BOX_CONFIG_SLOTS_H
+
+/* ---- the EFI partition ----------------------------------------------------------------------- */
+#define SLOT_COUNT        2
+#define SLOT_PROGRAM_PATH "EFI/v4box/%c.efi"     /* 'a', 'b': the whole system in one EFI program */
+#define SLOT_HEADER_PATH  "EFI/v4box/%c.hdr"     /* the signed header that it came with */
+#define SLOT_FALLBACK     "EFI/BOOT/BOOTX64.EFI" /* what firmware without entries starts */
+#define SLOT_MOUNT        "/run/esp"             /* in a name space of its own, while it is used */
+#define SLOT_COPY_BYTES   (1024 * 1024)          /* a piece of a program on its way */
+
+/* ---- variables of the firmware --------------------------------------------------------------- */
+#define EFI_VARIABLES      "/sys/firmware/efi/efivars"
+#define EFI_VARIABLE_BYTES 1024 /* ours take 106; longer ones are not ours */
+#define EFI_ORDER_MAX      64   /* boot entries; servers come with about ten */
+#define EFI_SCAN_MAX       4096 /* variables looked at; servers have some hundreds */
+#define EFI_FIRST_ENTRY    0x20 /* where our entries go: firmware counts its own from 0 */
+
+/* ---- the health gate ------------------------------------------------------------------------- */
+/* From the start of the services to the first token.  150 GB from one NVMe disk take 60 s, from a
+   slow one ten times as long; an engine that ends by itself is noticed sooner, by its crashes. */
+#define GATE_MS        900000
+#define BOOT_TRIES_MAX 3 /* starts in a row that ended before the gate; then the box stays up */
+/* In rescue, with nobody near, the box tries again by itself: a power grid may have caused it. */
+#define RESCUE_MS 3600000
+
+/* ---- the heartbeat --------------------------------------------------------------------------- */
+#define HEART_PERIOD_MS    5000
+#define HEART_ANSWER_MS    15000 /* one step of the engine under emulation takes below a second */
+#define HEART_TOKEN_MS     120000
+#define HEART_STALE_MS     90000 /* without a beat: the engine is frozen and the machine is reset */
+#define HEART_ANSWER_BYTES 65536
+#define HEART_KEY_NAME     "self-test" /* an API key that lives as long as the test */
+
+/* ---- the hardware watchdog ------------------------------------------------------------------- */
+#define WATCHDOG_DEVICE  "/dev/watchdog"
+#define WATCHDOG_S       30   /* servers' chips allow at least 2 minutes, QEMU's i6300esb as well */
+#define WATCHDOG_FEED_MS 5000 /* PID 1 is busy for at most a second at a time */
+
+/* ---- updates --------------------------------------------------------------------------------- */
+#define UPDATE_SOCK      "/run/v4box/update.sock"
+#define UPDATE_STATE     "/run/v4box/slots" /* what init tells the updater */
+#define UPDATE_KEY       "/etc/update.pub"
+#define UPDATE_BYTES_MAX (16 * 1024 * 1024) /* of one program; tools/uki.sh has the same limit */
+#define UPDATE_STALL_MS  30000              /* a sender who says nothing for so long has gone */
+#define UPDATE_ANSWER_MS 120000 /* writing and reading back 16 MB; the firmware's variables */
+#define UPDATE_BOARD     "v4box-x86_64"
+/* The public half of tests/data/update/development.key, which anybody has: a box that trusts it
+   says so. */
+#define UPDATE_KEY_PUBLISHED "42b656326e97149aa1c76539f5f98d547dc417d27b8308889dec02b951d67786"
+
+#endif

@@ -1,0 +1,456 @@
+/*
+ * The updater: takes a signed update from the console, checks all of it, writes it into the slot
+ * that does not run, reads it back, and asks init to try it.  The one program that looks at bytes
+ * of an update; init never does.  Each request is served by a child, so that its memory and its
+ * view of the EFI partition end with it.
+ *
+ *   updater serve   answers on UPDATE_SOCK: update (bytes follow), update status, rollback
+ *   updater keep    after a good start: renews the fallback program and raises the floor
+ */
+#include "config/box.h"
+#include "config/slots.h"
+#include "init/bundle.h"
+#include "init/client.h"
+#include "init/confine.h"
+#include "init/efi.h"
+#include "init/esp.h"
+#include "init/files.h"
+#include "init/journal.h"
+#include "init/keyfile.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TEXT_BYTES  4096
+#define STATE_BYTES 1024
+#define FLOOR_NAME  "V4boxFloor"
+
+/* What init says, and what is asked by whom. */
+struct job {
+    int fd; /* of the client */
+    char esp[STORAGE_NAME_BYTES];
+    int running, good; /* letters, '-': none */
+    bool confirmed, rescue;
+    char pending[2], outcome[KEYFILE_VALUE_BYTES];
+    uint8_t key[BUNDLE_KEY_BYTES];
+    bool key_is_published;
+};
+
+static uint8_t program[UPDATE_BYTES_MAX + 1], copy[UPDATE_BYTES_MAX + 1];
+static struct client client; /* large: it holds whole answers */
+
+/* ---- what init says ----------------------------------------------------------------------------
+ */
+
+static bool take_state(void *context, const char *key, const char *value)
+{
+    struct job *job = context;
+    if (strcmp(key, "esp") == 0)
+        snprintf(job->esp, sizeof job->esp, "%.*s", STORAGE_NAME_BYTES - 1, value);
+    else if (strcmp(key, "running") == 0)
+        job->running = value[0];
+    else if (strcmp(key, "good") == 0)
+        job->good = value[0];
+    else if (strcmp(key, "confirmed") == 0)
+        job->confirmed = strcmp(value, "yes") == 0;
+    else if (strcmp(key, "rescue") == 0)
+        job->rescue = strcmp(value, "yes") == 0;
+    else if (strcmp(key, "pending") == 0)
+        snprintf(job->pending, sizeof job->pending, "%.1s", value);
+    else if (strcmp(key, "outcome") == 0)
+        snprintf(job->outcome, sizeof job->outcome, "%s", value);
+    else
+        return false;
+    return true;
+}
+
+static const char *job_open(struct job *job)
+{
+    char bytes[STATE_BYTES];
+    uint8_t published[BUNDLE_KEY_BYTES];
+    ssize_t n = file_load(UPDATE_STATE, bytes, sizeof bytes);
+    if (n < 0 || !keyfile_parse(bytes, (size_t)n, take_state, job) || job->esp[0] == '\0')
+        return "init has told nothing about slots";
+    n = file_load(UPDATE_KEY, bytes, sizeof bytes);
+    if (n < 0 || !bundle_key_parse(job->key, bytes, (size_t)n))
+        return UPDATE_KEY " is no public key";
+    job->key_is_published =
+        bundle_key_parse(published, UPDATE_KEY_PUBLISHED "\n", strlen(UPDATE_KEY_PUBLISHED) + 1) &&
+        memcmp(published, job->key, sizeof published) == 0;
+    return NULL;
+}
+
+static int other_slot(const struct job *job)
+{
+    return job->running == 'a' ? 'b' : 'a';
+}
+
+static uint64_t box_floor(void)
+{
+    uint8_t bytes[8];
+    uint64_t floor = 0;
+    if (efi_get(EFI_VARIABLES, FLOOR_NAME, EFI_OWN, bytes, sizeof bytes) != sizeof bytes)
+        return 0;
+    for (int i = 7; i >= 0; i--)
+        floor = floor << 8 | bytes[i];
+    return floor;
+}
+
+/* ---- slots ------------------------------------------------------------------------------------
+ */
+
+static const char *slot_path(char path[64], const char *format, int slot)
+{
+    snprintf(path, 64, format, slot);
+    return path;
+}
+
+/* Of the mounted partition. */
+static const char *slot_header(const struct job *job, int slot, struct bundle *b)
+{
+    char path[64];
+    uint8_t header[BUNDLE_HEADER_BYTES];
+    ssize_t n = esp_read(slot_path(path, SLOT_HEADER_PATH, slot), header, sizeof header);
+    if (n != (ssize_t)sizeof header)
+        return "it has no header";
+    return bundle_check_header(b, header, sizeof header, job->key);
+}
+
+/* Its program, too, which is then in `program`. */
+static const char *slot_whole(const struct job *job, int slot, struct bundle *b)
+{
+    char path[64];
+    const char *wrong = slot_header(job, slot, b);
+    if (wrong != NULL)
+        return wrong;
+    ssize_t n = esp_read(slot_path(path, SLOT_PROGRAM_PATH, slot), program, sizeof program);
+    if (n < 0)
+        return "its program can not be read";
+    return bundle_check_program(b, program, (size_t)n);
+}
+
+static bool mounted(const struct job *job, bool writable, struct text *text)
+{
+    if (esp_mount(job->esp, writable))
+        return true;
+    text_printf(text, "the EFI partition %s can not be mounted: %s", job->esp, strerror(errno));
+    return false;
+}
+
+/* ---- the commands ------------------------------------------------------------------------------
+ */
+
+/* Init writes the firmware's variables and ends the machine. */
+static bool try_slot(int slot, const struct bundle *b, struct text *text)
+{
+    struct request request = {.count = 3};
+    snprintf(request.word[0], sizeof request.word[0], "slot-try");
+    snprintf(request.word[1], sizeof request.word[1], "%c", slot);
+    snprintf(request.word[2], sizeof request.word[2], "%s", b->version);
+    enum client_result result = client_ask(&client, BOX_INIT_SOCK, &request, UPDATE_ANSWER_MS);
+    if (result != CLIENT_ANSWERED) {
+        text_printf(text, "init: %s", client_result_text(result));
+        return false;
+    }
+    text_add(text, client.answer.text.data, client.answer.text.len);
+    return client.answer.ok;
+}
+
+/* Reads up to `n` bytes; fewer at the end of the stream or when the sender stalls. */
+static size_t receive(int fd, uint8_t *bytes, size_t n)
+{
+    size_t len = 0;
+    while (len < n) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        ssize_t got = poll(&wait, 1, UPDATE_STALL_MS) == 1 ? read(fd, bytes + len, n - len) : 0;
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        len += (size_t)got;
+    }
+    return len;
+}
+
+/* What speaks against a release that is whole and signed. */
+static const char *too_old(const struct job *job, const struct bundle *b)
+{
+    struct bundle running;
+    if (b->sequence < box_floor())
+        return "it is below the floor of this box: a release since then must not be undone";
+    if (slot_header(job, job->running, &running) == NULL && b->sequence < running.sequence)
+        return "it is older than what runs; `rollback` goes back to the slot before";
+    return NULL;
+}
+
+/* Everything there is to check, before anything is written. */
+static const char *take_update(const struct job *job, struct bundle *b,
+                               uint8_t header[BUNDLE_HEADER_BYTES])
+{
+    if (job->running != job->good)
+        return "the running system is on trial itself; try again when it is confirmed";
+    size_t n = receive(job->fd, header, BUNDLE_HEADER_BYTES);
+    const char *wrong = bundle_check_header(b, header, n, job->key);
+    if (wrong == NULL)
+        wrong = too_old(job, b);
+    if (wrong == NULL) /* one byte more than it may have, to see that there is none */
+        wrong = bundle_check_program(b, program,
+                                     receive(job->fd, program, (size_t)b->program_bytes + 1));
+    return wrong;
+}
+
+/* The header goes first and comes last: without it the slot is not used, whatever it holds. */
+static bool write_slot(const struct job *job, int slot, const struct bundle *b,
+                       const uint8_t header[BUNDLE_HEADER_BYTES], struct text *text)
+{
+    static const uint8_t NOTHING[BUNDLE_HEADER_BYTES];
+    char path[64], header_path[64];
+    struct bundle read;
+    slot_path(path, SLOT_PROGRAM_PATH, slot);
+    slot_path(header_path, SLOT_HEADER_PATH, slot);
+    if (!mounted(job, true, text))
+        return false;
+    bool good = esp_write(header_path, NOTHING, sizeof NOTHING) &&
+                esp_write(path, program, (size_t)b->program_bytes) &&
+                esp_write(header_path, header, BUNDLE_HEADER_BYTES);
+    int code = errno;
+    if (!esp_unmount() || !good) {
+        text_printf(text, "slot %c can not be written: %s", slot, strerror(good ? errno : code));
+        return false;
+    }
+    if (!mounted(job, false, text))
+        return false;
+    const char *wrong =
+        slot_whole(job, slot, &read); /* from the disk: nothing is cached any more */
+    esp_unmount();
+    if (wrong != NULL)
+        text_printf(text, "slot %c was written, but %s", slot, wrong);
+    return wrong == NULL;
+}
+
+static bool command_update(const struct job *job, struct text *text)
+{
+    struct bundle b;
+    uint8_t header[BUNDLE_HEADER_BYTES];
+    int slot = other_slot(job);
+    if (!mounted(job, false, text))
+        return false;
+    const char *wrong = take_update(job, &b, header);
+    esp_unmount();
+    if (wrong != NULL) {
+        text_printf(text, "refused, nothing was written: %s", wrong);
+        return false;
+    }
+    fprintf(stderr, "updater: %s goes into slot %c\n", b.version, slot);
+    if (!write_slot(job, slot, &b, header, text))
+        return false;
+    text_printf(text, "%s is in slot %c; ", b.version, slot);
+    return try_slot(slot, &b, text);
+}
+
+static bool command_status(const struct job *job, struct text *text)
+{
+    if (!mounted(job, false, text))
+        return false;
+    for (int slot = 'a'; slot < 'a' + SLOT_COUNT; slot++) {
+        struct bundle b;
+        const char *wrong = slot_whole(job, slot, &b);
+        text_printf(text, "slot %c: ", slot);
+        if (wrong == NULL)
+            text_printf(text, "%s, sequence %" PRIu64, b.version, b.sequence);
+        else
+            text_printf(text, "not to be used: %s", wrong);
+        text_printf(text, "%s%s\n", slot == job->good ? ", good" : "",
+                    slot != job->running ? ""
+                    : job->confirmed     ? ", runs"
+                                         : ", runs, unconfirmed");
+    }
+    esp_unmount();
+    if (job->rescue)
+        text_printf(text, "RESCUE: too many starts went wrong; `reboot` tries again\n");
+    text_printf(text, "floor %" PRIu64 "\nlast update: %s\n", box_floor(),
+                job->outcome[0] == '\0' ? "none" : job->outcome);
+    if (job->key_is_published)
+        text_printf(text, "the update key is the published one of the source tree: anybody who may "
+                          "log in can make an update\n");
+    return true;
+}
+
+static bool command_rollback(const struct job *job, struct text *text)
+{
+    struct bundle b;
+    int slot = other_slot(job);
+    if (!mounted(job, false, text))
+        return false;
+    const char *wrong = slot_whole(job, slot, &b);
+    esp_unmount();
+    if (wrong == NULL && b.sequence < box_floor())
+        wrong = "it is below the floor of this box";
+    if (wrong != NULL) {
+        text_printf(text, "slot %c is not to be used: %s", slot, wrong);
+        return false;
+    }
+    text_printf(text, "back to %s in slot %c; ", b.version, slot);
+    return try_slot(slot, &b, text);
+}
+
+static const struct {
+    const char *command, *verb; /* NULL: none */
+    bool (*run)(const struct job *job, struct text *text);
+} COMMANDS[] = {
+    {"update", NULL, command_update},
+    {"update", "status", command_status},
+    {"rollback", NULL, command_rollback},
+};
+
+static bool dispatch(struct job *job, const struct request *request, struct text *text)
+{
+    const char *verb = request->count == 2 ? request->word[1] : NULL;
+    for (size_t i = 0; i < sizeof COMMANDS / sizeof COMMANDS[0]; i++) {
+        bool same = (verb == NULL) == (COMMANDS[i].verb == NULL) &&
+                    (verb == NULL || strcmp(verb, COMMANDS[i].verb) == 0);
+        if (!same || request->count > 2 || strcmp(COMMANDS[i].command, request->word[0]) != 0)
+            continue;
+        const char *wrong = job_open(job);
+        if (wrong == NULL && !esp_enter())
+            wrong = strerror(errno);
+        if (wrong == NULL)
+            return COMMANDS[i].run(job, text);
+        text_printf(text, "%s", wrong);
+        return false;
+    }
+    text_printf(text, "update status | rollback; an update is sent: ssh BOX update <FILE");
+    return false;
+}
+
+/* ---- the socket --------------------------------------------------------------------------------
+ */
+
+/* A byte at a time: what follows the line is the update's. */
+static size_t receive_line(int fd, char *line, size_t cap)
+{
+    size_t n = 0;
+    while (n < cap && receive(fd, (uint8_t *)line + n, 1) == 1 && line[n] != '\n')
+        n++;
+    return n;
+}
+
+_Noreturn static void serve_client(int fd)
+{
+    static char line[CONTROL_REQUEST_BYTES], bytes[TEXT_BYTES], answer[2 * TEXT_BYTES];
+    struct text text = text_over(bytes, sizeof bytes), out = text_over(answer, sizeof answer);
+    struct request request;
+    struct job job = {.fd = fd};
+    size_t n = receive_line(fd, line, sizeof line);
+    bool ok = request_parse(&request, line, n);
+    if (ok)
+        ok = dispatch(&job, &request, &text);
+    else
+        text_printf(&text, "not a request");
+    answer_write(&out, ok, text.data, text.len, NULL, 0);
+    for (size_t sent = 0; sent < out.len;) {
+        ssize_t done = send(fd, out.data + sent, out.len - sent, MSG_NOSIGNAL);
+        if (done <= 0)
+            break;
+        sent += (size_t)done;
+    }
+    _exit(0);
+}
+
+static int open_socket(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = UPDATE_SOCK};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    unlink(UPDATE_SOCK);
+    umask(0177); /* root alone */
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(fd, 4) != 0)
+        return -1;
+    return fd;
+}
+
+/* One after the other: two updates at once would write the same slot. */
+static int serve(void)
+{
+    int listen_fd = open_socket();
+    if (listen_fd < 0) {
+        fprintf(stderr, "updater: %s: %s\n", UPDATE_SOCK, strerror(errno));
+        return 2;
+    }
+    for (;;) {
+        int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0)
+            continue;
+        pid_t pid = fork();
+        if (pid == 0)
+            serve_client(fd);
+        close(fd);
+        if (pid > 0)
+            waitpid(pid, NULL, 0);
+    }
+}
+
+/* ---- after a good start ------------------------------------------------------------------------
+ */
+
+static bool raise_floor(uint64_t floor)
+{
+    uint8_t bytes[8];
+    if (floor <= box_floor())
+        return true;
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(floor >> (8 * i));
+    return efi_set(EFI_VARIABLES, FLOOR_NAME, EFI_OWN, bytes, sizeof bytes);
+}
+
+static const char *keep(void)
+{
+    static char said[TEXT_BYTES];
+    struct text text = text_over(said, sizeof said);
+    struct job job = {.fd = -1};
+    struct bundle b;
+    const char *wrong = job_open(&job);
+    if (wrong != NULL)
+        return wrong;
+    if (!esp_enter() || !mounted(&job, false, &text))
+        return said;
+    wrong = slot_whole(&job, job.running, &b);
+    ssize_t n = wrong == NULL ? esp_read(SLOT_FALLBACK, copy, sizeof copy) : -1;
+    esp_unmount();
+    if (wrong != NULL) { /* a slot that nobody signed is started all the same, and copied nowhere */
+        fprintf(stderr, "updater: slot %c: %s\n", job.running, wrong);
+        return NULL;
+    }
+    if (n != (ssize_t)b.program_bytes || memcmp(copy, program, b.program_bytes) != 0) {
+        if (!mounted(&job, true, &text))
+            return said;
+        bool good = esp_write(SLOT_FALLBACK, program, (size_t)b.program_bytes);
+        if (!esp_unmount() || !good)
+            return "the fallback program can not be written";
+        fprintf(stderr, "updater: the fallback program is %s\n", b.version);
+    }
+    return raise_floor(b.floor) ? NULL : "the firmware does not keep the floor";
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2 || confine_process() != 0 || sodium_init() < 0)
+        return 2;
+    if (strcmp(argv[1], "serve") == 0)
+        return serve();
+    if (strcmp(argv[1], "keep") != 0)
+        return 2;
+    const char *wrong = keep();
+    if (wrong != NULL)
+        fprintf(stderr, "updater: %s\n", wrong);
+    return wrong == NULL ? 0 : 1;
+}

@@ -1,0 +1,85 @@
+/*
+ * Spoils a system from within, in place of its heart, the way /etc/sabotage says:
+ *
+ *   panic   the kernel panics
+ *   hang    nothing but this program runs any more, init included
+ *   freeze  the real heart (/bin/heart.real) runs, and the engine stops for good after FREEZE_S
+ *
+ * Part of the updates that the tests send, never of the image.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FREEZE_S 20 /* after the start, by when the self-test has passed */
+#define SPINNERS 4  /* more than the machine has processors */
+
+static void put(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY);
+    if (fd < 0 || write(fd, text, strlen(text)) < 0)
+        perror(path);
+    if (fd >= 0)
+        close(fd);
+}
+
+static size_t get(const char *path, char *bytes, size_t cap)
+{
+    int fd = open(path, O_RDONLY);
+    ssize_t n = fd < 0 ? 0 : read(fd, bytes, cap - 1);
+    if (fd >= 0)
+        close(fd);
+    bytes[n > 0 ? n : 0] = '\0';
+    return n > 0 ? (size_t)n : 0;
+}
+
+static void hang(void)
+{
+    struct sched_param highest = {.sched_priority = 99};
+    put("/proc/sys/kernel/sched_rt_runtime_us", "-1");
+    for (int i = 0; i < SPINNERS; i++) {
+        if (fork() != 0)
+            continue;
+        if (sched_setscheduler(0, SCHED_FIFO, &highest) != 0)
+            perror("sched_setscheduler");
+        for (volatile int forever = 1; forever;)
+            continue;
+    }
+}
+
+static void freeze(void)
+{
+    if (fork() == 0) {
+        execl("/bin/heart.real", "heart", (char *)NULL);
+        _exit(127);
+    }
+    sleep(FREEZE_S);
+    DIR *folder = opendir("/proc");
+    struct dirent *entry;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        char path[300], name[32];
+        snprintf(path, sizeof path, "/proc/%s/comm", entry->d_name);
+        if (get(path, name, sizeof name) > 0 && strcmp(name, "engine\n") == 0)
+            kill(atoi(entry->d_name), SIGSTOP);
+    }
+}
+
+int main(void)
+{
+    char how[32];
+    get("/etc/sabotage", how, sizeof how);
+    fprintf(stderr, "saboteur: %s\n", how);
+    if (strcmp(how, "panic") == 0)
+        put("/proc/sysrq-trigger", "c");
+    else if (strcmp(how, "hang") == 0)
+        hang();
+    else if (strcmp(how, "freeze") == 0)
+        freeze();
+    for (;;)
+        pause();
+}
