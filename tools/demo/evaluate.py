@@ -20,6 +20,7 @@ from chatformat import encode
 from data import rows
 
 TOKENS = 32768  # of one batch
+DEPTH = 3  # tokens guessed ahead in a row
 ANSWER_MOST = 64  # tokens of a free answer
 FREE_LENGTH = 384
 
@@ -32,37 +33,54 @@ def pad(batch, length, special, device):
 
 
 def drafted(model, streams, ids):
-    """Normed hidden of the draft block for a batch [B, L]."""
-    return model.draft(streams, torch.cat((ids[:, 1:], ids[:, :1]), 1))
+    """For a batch [B, L] the tokens that the draft block guesses from each position on: DEPTH of [B, L].
+
+    The block's own streams go in again for the next; the tokens between are the right ones, as they are
+    wherever the guess counts."""
+    out = []
+    for ahead in range(1, DEPTH + 1):
+        streams = model.draft(streams, ids.roll(-ahead, 1))
+        hidden = model.head(streams, "mtp.0.")
+        out.append(torch.cat([model.logits(h).argmax(-1) for h in hidden.split(4096)]).view(ids.shape))
+    return out
+
+
+def accepted(guesses, best, start, end):
+    """(right guesses, right guesses of the first depth, positions) of an answer at start..end."""
+    right, first, n = 0, 0, 0
+    for at in range(start - 1, end - 1 - DEPTH):
+        hits = [int(g[at]) == int(best[at + 1 + d - (start - 1)]) for d, g in enumerate(guesses)]
+        n, first = n + 1, first + hits[0]
+        right += next((d for d, hit in enumerate(hits) if not hit), DEPTH)
+    return right, first, n
 
 
 @torch.no_grad()
 def score(model, graded, special):
-    """Exact match, share of right tokens, share of drafts accepted over rows of ids."""
+    """Exact match, share of right tokens, share of first drafts accepted and mean accepted length over rows of ids."""
     length = -(-max(map(len, graded)) // 128) * 128
     step = max(1, TOKENS // length)
-    exact, right, tokens, accepted, drafts = [], 0, 0, 0, 0
+    exact, right, tokens, drafts = [], 0, 0, [0, 0, 0]
     for a in range(0, len(graded), step):
         batch = graded[a : a + step]
         t = pad(batch, length, special, model.device)
         streams = model.trunk(t)
-        hidden, draft = model.head(streams).view(len(batch), length, -1), drafted(model, streams, t).view(
-            len(batch), length, -1
-        )
+        hidden = model.head(streams).view(len(batch), length, -1)
+        guesses = [g.tolist() for g in drafted(model, streams, t)]
         for i, ids in enumerate(batch):
             start, end = rows.span(ids, special)
             best = model.logits(hidden[i, start - 1 : end - 1]).argmax(-1)
             hit = best == t[i, start:end]
             exact.append(bool(hit.all()))
             right, tokens = right + int(hit.sum()), tokens + end - start
-            if end - start > 1:
-                ahead = model.logits(draft[i, start - 1 : end - 2]).argmax(-1)
-                accepted, drafts = accepted + int((ahead == best[1:]).sum()), drafts + end - start - 1
+            counted = accepted([g[i] for g in guesses], best.tolist(), start, end)
+            drafts = [x + y for x, y in zip(drafts, counted)]
     return {
         "n": len(exact),
         "exact": sum(exact) / len(exact),
         "token": right / tokens,
-        "draft": accepted / max(drafts, 1),
+        "draft": drafts[1] / max(drafts[2], 1),
+        "length": drafts[0] / max(drafts[2], 1),
     }
 
 
@@ -117,7 +135,9 @@ def evaluate(folder, out, path=None, say=print):
     say(f"{len(graded)} sets in {time.time() - started:.0f} s")
     for name, ids in graded.items():
         s = results["sets"][name] = score(model, ids, special)
-        say(f"{name:44s} n {s['n']:3d} exact {s['exact']:.3f} token {s['token']:.3f} draft {s['draft']:.3f}")
+        say(
+            f"{name:44s} n {s['n']:3d} exact {s['exact']:.3f} token {s['token']:.3f} draft {s['draft']:.3f} length {s['length']:.2f}"
+        )
     results["free"] = free_chats(model, encoder, decode, special)
     for turns, right in results["free"]:
         say("right" if right else "WRONG", " | ".join(turns))

@@ -18,25 +18,26 @@ TRIES = 5
 ENOUGH = 64  # answer tokens that a long row must have
 QUEUE = 24  # batches kept ready
 PAD, CONTEXT, ANSWER = 0, 1, 2  # what a token is to the loss
+AHEAD = 3  # tokens behind a row that are targets: of the head, the draft and the draft of the draft
 
 
 def draw(r, encode, special, length, chars):
     """(ids, mask, characters a token) of one row; mask is 1 on answers."""
     for _ in range(TRIES):
-        text = rows.conversation(r, length, chars)
+        text, silent = rows.conversation(r, length, chars)
         ids = encode(text)
-        ratio, mask = len(text) / len(ids), rows.answer_mask(ids[: length + 2], special)
+        ratio, mask = len(text) / len(ids), rows.answer_mask(ids[: length + AHEAD], special, silent)
         if sum(mask) >= min(ENOUGH, length // 64) and len(ids) > 0.4 * length:
             break
         chars = min(0.85 * chars, ratio) if len(ids) > length else 1.1 * chars
-    return ids[: length + 2], mask, ratio
+    return ids[: length + AHEAD], mask, ratio
 
 
 def batch(r, encode, special, length, tokens, chars):
-    """ids and marks [B, length + 2]: two tokens more than the row, for the targets of head and draft."""
+    """ids and marks [B, length + AHEAD]."""
     count = max(1, tokens // length)
-    ids = np.full((count, length + 2), special["pad"], np.uint16)
-    marks = np.full((count, length + 2), PAD, np.uint8)
+    ids = np.full((count, length + AHEAD), special["pad"], np.uint16)
+    marks = np.full((count, length + AHEAD), PAD, np.uint8)
     for b in range(count):
         x, mask, ratio = draw(r, encode, special, length, chars.get(length, CHARS_PER_TOKEN))
         chars[length] = 0.98 * chars.get(length, CHARS_PER_TOKEN) + 0.02 * ratio

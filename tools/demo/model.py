@@ -407,14 +407,15 @@ class Model:
         return x
 
     def head(self, streams, p=""):
-        """Streams -> normed hidden [T, D]."""
+        """Streams -> normed hidden [T, D]; p: "" or "mtp.0." of the draft block."""
         W = self.weights
         return self.block_function(N.stream_head)(
             streams, W[p + "hc_head_fn"], W[p + "hc_head_scale"], W[p + "hc_head_base"], W[p + "norm.weight"]
         )
 
     def draft(self, streams, following):
-        """Streams at position i and token i+1 -> normed hidden that predicts token i+2."""
+        """Streams at position i and token i+1 -> the draft block's streams, from which head("mtp.0.") predicts
+        token i+2; put in again with token i+2 they give those for token i+3."""
         B, S = following.shape
         W, flat, p = self.weights, following.reshape(-1), "mtp.0."
         e, h = self.block_function(N.draft_in)(
@@ -422,7 +423,7 @@ class Model:
         )
         back = N.linear(h.reshape(-1, h.shape[-1]), W[p + "h_proj.weight"]).float().view(B * S, -1, h.shape[-1])
         z = (N.linear(e, W[p + "e_proj.weight"]).float()[:, None] + back).to(BF16)
-        return self.head(self.block(self.config["num_hidden_layers"], p, z, flat, B, S), p)
+        return self.block(self.config["num_hidden_layers"], p, z, flat, B, S)
 
     def logits(self, hidden):
         return hidden.float() @ self.weights["head.weight"].float().t()

@@ -248,7 +248,7 @@ def count_pieces():
     from data import rows
 
     r, counts = random.Random(SEED), collections.Counter()
-    texts = [rows.conversation(r, r.choice((256, 512, 1024)), 3.6) for _ in range(ROWS)]
+    texts = [rows.conversation(r, r.choice((256, 512, 1024)), 3.6)[0] for _ in range(ROWS)]
     texts += [rows.tokenizer_text(r) for _ in range(PLAIN)]
     for text in texts:
         for plain, _ in plain_parts(text):

@@ -20,23 +20,23 @@ import torch
 import evaluate
 import export
 import tokenizer
-from feed import ANSWER, CONTEXT, Feed
+from feed import AHEAD, ANSWER, CONTEXT, Feed
 from model import Model
 from optimiser import Optimiser
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOKENS = 49152  # of one step
-WARM_UP = 60  # steps to the full learning rate
-HOLD, LAST_RATE = 0.5, 0.04  # constant up to this share of the time, then linear to this rate
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+LAST_RATE = 0.04  # of the plan's rate, at the end
+DEEPER = 0.6  # weight of the draft of a draft against that of a draft
 SAVE_EVERY = 120  # seconds
 REPORT_EVERY = 15
-END_MARGIN = 25  # seconds that saving and export need before --stop
+END_MARGIN = 16  # seconds that saving and export need before --stop
 
 
-def rate(progress, steps):
-    """Learning rate of a step, relative."""
-    decay = 1.0 if progress < HOLD else max(LAST_RATE, (1 - progress) / (1 - HOLD))
-    return min(1.0, (steps + 1) / WARM_UP) * decay
+def rate(plan, progress, steps):
+    """Learning rate of a step, relative: constant up to the plan's "hold", then linear."""
+    decay = 1.0 if progress < plan["hold"] else max(LAST_RATE, (1 - progress) / (1 - plan["hold"]))
+    return min(1.0, (steps + 1) / plan["warm_up"]) * decay * plan["rate"]
 
 
 class Trainer:
@@ -107,15 +107,19 @@ class Trainer:
         loss, shown = cross_entropy(m.head(streams), 1)
         drafted = torch.zeros((), device=m.device)
         if phase["draft"]:
-            ahead, drafted = cross_entropy(m.draft(streams, ids[:, 1 : length + 1].contiguous()), 2)
-            loss = loss + phase["draft"] * ahead
+            once = m.draft(streams, ids[:, 1 : length + 1].contiguous())
+            twice = m.draft(once, ids[:, 2 : length + 2].contiguous())
+            ahead, drafted = cross_entropy(m.head(once, "mtp.0."), 2)
+            further, _ = cross_entropy(m.head(twice, "mtp.0."), 3)
+            loss = loss + phase["draft"] * (ahead + DEEPER * further)
         index = sum(m.index_losses)
         (loss + index).backward()
         return shown, drafted, index.detach()
 
     def batch(self, ids, marks, length, phase):
         m = self.model
-        m.compiled = ids.shape[0] * length == TOKENS  # another token count would compile everything again
+        # Another token count would compile everything again.
+        m.compiled = self.plan["compile"] and ids.shape[0] * length == self.plan["tokens"]
         m.select = random.random() < phase["select"]
         return self.losses(
             torch.from_numpy(ids.astype("int64")).to("cuda"), torch.from_numpy(marks).to("cuda"), length, phase
@@ -124,11 +128,11 @@ class Trainer:
     def warm_up(self):
         """Compile before the clock runs: one batch of every length that is left, without a step."""
         started = time.time()
-        phases = self.plan["phases"]
+        phases, tokens = self.plan["phases"], self.plan["tokens"]
         for length in sorted({x for p in phases[self.phase() :] for x, _ in p["mix"]}):
-            count = TOKENS // length
-            ids = torch.randint(3, 4000, (count, length + 2), device="cuda")
-            self.model.compiled, self.model.select = count * length == TOKENS, True
+            count = tokens // length
+            ids = torch.randint(3, 4000, (count, length + AHEAD), device="cuda")
+            self.model.compiled, self.model.select = count * length == tokens, True
             self.losses(ids, torch.full_like(ids, ANSWER), length, phases[-1])
         torch.cuda.synchronize()
         self.say(f"warm after {time.time() - started:.0f} s, {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB")
@@ -145,24 +149,25 @@ class Trainer:
                 last = number
             length, ids, marks = feed.get(number)
             now = self.batch(ids, marks, length, phase)
-            self.optimiser.step(rate(self.progress, self.steps))
+            self.optimiser.step(rate(self.plan, self.progress, self.steps))
             self.steps, self.tokens = self.steps + 1, self.tokens + ids.shape[0] * length
             self.seconds = before + time.time() - started
             self.progress = min(1.0, self.seconds / self.plan["seconds"])
             if time.time() - shown > REPORT_EVERY or self.steps in (1, 3, 30):
                 shown = time.time()
                 self.say(
-                    f"{self.seconds:6.1f} s step {self.steps} rate {rate(self.progress, self.steps):.3f} L{length} loss {float(now[0]):.3f} "
+                    f"{self.seconds:6.1f} s step {self.steps} rate {rate(self.plan, self.progress, self.steps):.3f} L{length} loss {float(now[0]):.3f} "
                     f"draft {float(now[1]):.3f} index {float(now[2]):.3f} | {self.tokens / 1e6:.0f}M tokens, {feed.queue.qsize()} ready"
                 )
             if time.time() - saved > SAVE_EVERY:
                 saved = time.time()
                 self.save()
+                self.export()
 
     def export(self):
         folder = os.path.join(self.out, "model")
         size = export.export(self.model, folder)
-        for name in ("tokenizer.json", "tokenizer_config.json"):
+        for name in TOKENIZER:
             shutil.copy(os.path.join(self.out, name), folder)
         load = {
             layer: [round(float(x), 2) for x in c.float() / c.float().mean()] for layer, c in self.model.counts.items()
@@ -181,6 +186,8 @@ def arguments():
     p.add_argument("--stop", type=float, default=1e9, help="end after so many seconds and keep the state")
     p.add_argument("--from-model", help="start from an exported folder instead of state.pt")
     p.add_argument("--from-progress", type=float, default=0.0, help="where in the plan --from-model stands")
+    p.add_argument("--fit", action="store_true", help="the whole plan in the time that --stop leaves")
+    p.add_argument("--no-evaluation", action="store_true")
     return p.parse_args()
 
 
@@ -190,20 +197,31 @@ def main():
         plan = json.load(f)[a.plan]
     os.makedirs(a.out, exist_ok=True)
     if not os.path.exists(os.path.join(a.out, "tokenizer.json")):
-        tokenizer.write(a.out)
+        if a.from_model:
+            for name in TOKENIZER:
+                shutil.copy(os.path.join(a.from_model, name), a.out)
+        else:
+            tokenizer.write(a.out)
     torch.backends.cuda.matmul.allow_tf32 = True
     torch._dynamo.config.cache_size_limit = 64
     random.seed(a.seed)
     trainer = Trainer(plan, a.out, a.seed)
     trainer.resume(a.from_model, a.from_progress)
     # Other text after every resumption than before it.
-    feed = Feed(plan["phases"], trainer.phase(), TOKENS, os.path.join(a.out, "tokenizer.json"), a.seed + trainer.steps)
-    trainer.warm_up()
-    trainer.run(feed, started + a.stop - END_MARGIN)
+    feed = Feed(
+        plan["phases"], trainer.phase(), plan["tokens"], os.path.join(a.out, "tokenizer.json"), a.seed + trainer.steps
+    )
+    if plan["compile"]:
+        trainer.warm_up()
+    deadline = started + a.stop - END_MARGIN
+    if a.fit:
+        plan["seconds"] = deadline - time.time()
+        trainer.seconds = trainer.progress * plan["seconds"]
+    trainer.run(feed, deadline)
     feed.stop()
     trainer.save()
     folder = trainer.export()
-    if trainer.progress >= 1:
+    if trainer.progress >= 1 and not a.no_evaluation:
         del trainer
         torch.cuda.empty_cache()
         evaluate.evaluate(folder, os.path.join(a.out, "results.json"))

@@ -2,8 +2,11 @@
 
 Owns what is called and what comes back. Knows the set of tools from tools.py and the messages from chat.py.
 """
-from . import documents, facts, values as v
+import re
+
+from . import documents, facts, skills, values as v
 from .chat import WRITE, Chat
+from .foreign import foreign
 from .skills import any_text
 from .snippets import fence, snippet
 from .tools import toolset
@@ -149,6 +152,117 @@ class Session(Chat):
             )
             self.bot(f"I wrote it to {path}.", "The file name is asked for.")
 
+    def foreign_text(self):
+        """(text, language, path) of something unknown, as long as there is room for two copies."""
+        r = self.r
+        text, language, extension, stem = foreign(
+            r, min(r.choice((120, 300, 600, 1500, 4000)), max(80, 0.3 * self.left()))
+        )
+        path = f"{stem}.{extension}" if r.random() < 0.4 else v.path(r)
+        return text, language, path
+
+    def shown(self):
+        """An unknown text in an answer, then to a file."""
+        r = self.r
+        text, language, path = self.foreign_text()
+        stem = path.rsplit("/", 1)[-1]
+        self.user(
+            r.choice(WRITE).format(
+                x=r.choice(
+                    (
+                        "a program for the {n}",
+                        "some code that {v} the {n}",
+                        "a file for the {n}",
+                        "something with {n} and {v}",
+                    )
+                ).format(n=v.noun(r), v=v.verb(r))
+            )
+        )
+        named = r.random() < 0.3
+        self.bot(
+            (r.choice(("Here is {f}:\n", "{f}\n", "This is `{f}`:\n\n")).format(f=stem) if named else "")
+            + fence(language, text)
+            + r.choice(("", "", "", "\n\n" + skills.sentence(r))),
+            "I should write a short piece of text.",
+            silent=True,
+        )
+        self.between()
+        if named:
+            self.user(r.choice(TO_FILE))
+            path = stem
+        else:
+            self.user(r.choice(TO_NAME).format(f=path))
+        self.save(text, path)
+        self.change_lines(text, path)
+
+    def pasted(self):
+        """A text of the user goes to a file, at once or later."""
+        r = self.r
+        text, language, path = self.foreign_text()
+        block = fence(language, text) if r.random() < 0.7 else text.rstrip("\n")
+        if block == text.rstrip("\n"):
+            text = block
+        if r.random() < 0.6:
+            request = r.choice(
+                (
+                    "Save this to {f}:",
+                    "Write this to {f}:",
+                    "Create {f} with this content:",
+                    "Put this into the file {f}:",
+                    "{f} should contain:",
+                )
+            ).format(f=path)
+            self.user(
+                request + "\n" + block if r.random() < 0.8 or block == text else block + "\n" + request.rstrip(":")
+            )
+        else:
+            self.user(r.choice(("Here is my code:\n", "Look at this:\n", "This is a file of mine:\n")) + block)
+            self.bot("Noted.", "The user shows a text.")
+            self.between()
+            self.user(r.choice(TO_NAME).format(f=path))
+        self.save(text, path)
+        self.change_lines(text, path)
+
+    def copied(self):
+        """A file is read and written again under another name, as it is or with one word replaced."""
+        r = self.r
+        text, _, path = self.foreign_text()
+        other = v.path(r)
+        words = [w for w in re.findall(r"[A-Za-z_]\w{2,}", text) if text.count(w) <= 3]
+        old, new = (r.choice(words), v.noun(r)) if words and r.random() < 0.3 else ("", "")
+        wanted = f"Copy {path} to {other}" if r.random() < 0.5 else f"Read {path} and write it to {other}"
+        self.user(wanted + (f" with {new} instead of {old}." if old else "."))
+        self.bot("", f"I need to read {path}.", [self.call("read", path)])
+        self.tool(text)
+        self.save(text.replace(old, new) if old else text, other)
+        if r.random() < 0.3:
+            self.between()
+            self.user(r.choice(("Show me {f} again.", "What is in {f}?", "Print {f} once more.")).format(f=path))
+            self.bot(f"The file {path} contains:\n{text}", "I have read this file before.")
+
+    def between(self):
+        for _ in range(self.r.choice((0, 0, 0, 0, 1, 1, 2, 4))):
+            if self.left() > 1200:
+                self.r.choice((self.small, self.tell, self.ask, self.echo))()
+
+    def change_lines(self, text, path):
+        """An edit of whole lines of a file that was just written: what stands there must be copied exactly."""
+        r, lines = self.r, [x for x in text.split("\n") if x.strip() and text.count(x) == 1]
+        if "edit" not in self.roles or not lines or r.random() > 0.35 or self.left() < 300:
+            return
+        i = r.randrange(len(lines))
+        old, new = lines[i], foreign(r, 60)[0].split("\n")[0]
+        if old == new or not new.strip():
+            return
+        self.user(
+            r.choice(
+                ("In {f}, replace the line\n{a}\nwith\n{b}", "Change this line of {f}:\n{a}\nIt should be:\n{b}")
+            ).format(f=path, a=old, b=new)
+        )
+        self.bot("", f"I edit {path}.", [self.call("edit", path, old, new)])
+        self.tool(r.choice(("ok", "Edited.", "done", "Edit applied successfully.")))
+        self.bot(f"I edited {path}.", "The edit is done.")
+
     def several(self):
         """Two texts to two files in one message."""
         r = self.r
@@ -188,7 +302,7 @@ class Session(Chat):
             body = "\n".join(f"{a}{sign}{b}" for a, b in rows.items())
             question, answer = f"What is {key} in {path}?", f"In {path} the value of {key} is {rows[key]}."
         elif k < 0.7:
-            f = facts.attribute(r, self.heldout) if r.random() < 0.6 else facts.draw(r, self.heldout)
+            f = self.news()
             pieces, joint = documents.filler(r, min(r.choice((80, 200, 600, 2500, 6000)), max(60, self.left() * 0.4)))
             said = f.state(r)
             pieces.insert(r.randrange(len(pieces) + 1), said)
@@ -210,6 +324,13 @@ class Session(Chat):
             return
         self.tool(body)
         self.bot(answer, "The result has the answer.")
+
+    def news(self, share=0.6):
+        """A fact that nothing told so far speaks of; an attribute with the given share."""
+        while True:
+            f = (facts.attribute if self.r.random() < share else facts.draw)(self.r, self.heldout)
+            if not self.know(f):
+                return f
 
     def run(self):
         """Run a command, look for a text or list a folder."""
@@ -256,7 +377,7 @@ class Session(Chat):
         """Two reads in one block, then a question about one of the two."""
         r = self.r
         a, b = v.path(r), v.path(r)
-        f, g = facts.attribute(r, self.heldout), facts.attribute(r, self.heldout)
+        f, g = self.news(1), self.news(1)
         if a == b or f.key == g.key:
             return
         self.user(f"Read {a} and {b} and tell me the {f.attribute} of {f.subject}.")
@@ -271,5 +392,16 @@ class Session(Chat):
     def turn(self):
         """One turn with tools."""
         self.r.choices(
-            (self.program, self.read, self.run, self.several, self.earlier, self.read_two), (10, 6, 3, 1, 1, 1)
+            (
+                self.program,
+                self.read,
+                self.run,
+                self.several,
+                self.earlier,
+                self.read_two,
+                self.shown,
+                self.pasted,
+                self.copied,
+            ),
+            (9, 6, 3, 1, 1, 1, 7, 6, 5),
         )[0]()

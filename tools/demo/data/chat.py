@@ -3,9 +3,11 @@
 Owns the turns without tools: telling, asking, correcting, refusing, copying, looking things up. agent.py
 adds the turns with tools; rows.py decides which turns make a conversation.
 """
+import re
 import string
 
 from . import documents, facts, forms, skills, values as v
+from .foreign import foreign
 from .snippets import fence, snippet
 from .tools import PLAIN_SYSTEM, fill, system_text
 
@@ -59,6 +61,7 @@ class Chat:
         self.r, self.chars, self.heldout, self.thinking = r, chars, heldout, thinking
         self.messages, self.facts, self.users, self.codes = [], [], [], []
         self.used, self.tools, self.roles = 0, None, {}
+        self.silent = set()  # assistant messages that no loss belongs to, by their number
 
     # ---- messages
     def left(self):
@@ -73,7 +76,10 @@ class Chat:
         self.users.append(text)
         self.used += len(text) + 12
 
-    def bot(self, text, reasoning="", calls=None):
+    def bot(self, text, reasoning="", calls=None, silent=False):
+        """An answer; a silent one is what nobody could foresee: text to be worked with, not to be learned."""
+        if silent:
+            self.silent.add(sum(m["role"] == "assistant" for m in self.messages))
         message = {"role": "assistant", "content": text, "reasoning": reasoning}
         if calls:
             message["calls"] = calls
@@ -106,7 +112,9 @@ class Chat:
 
     # ---- facts
     def know(self, f):
-        return any(g.key == f.key for g, _ in self.facts)
+        """Whether something that was told would be contradicted, or confused, by the fact."""
+        mine = {f.key, *f.also}
+        return any(not mine.isdisjoint((g.key, *g.also)) for g, _ in self.facts)
 
     def tell(self):
         """One to three facts in one message."""
@@ -114,7 +122,7 @@ class Chat:
         for _ in range(r.choice((1, 1, 1, 2, 2, 3))):
             base = [f for f, _ in self.facts if f.attribute]
             f = facts.rival(r, r.choice(base)) if base and r.random() < 0.15 else facts.draw(r, self.heldout)
-            if f and not self.know(f) and all(g.key != f.key for g in new):
+            if f and not self.know(f) and all({g.key, *g.also}.isdisjoint((f.key, *f.also)) for g in new):
                 new.append(f)
         if not new:
             return
@@ -337,6 +345,31 @@ class Chat:
             self.user(question)
         self.bot(answer, f"I join two statements: {told}")
 
+    def remember(self, turns):
+        """Facts, then many turns without them, then questions for them."""
+        r, before = self.r, len(self.facts)
+        for _ in range(r.randint(1, 5)):
+            self.tell()
+        early = self.facts[before:]
+        for _ in range(turns):
+            if self.left() < 500:
+                break
+            r.choices((self.tell, self.small, self.echo, self.table, self.ask), (4, 4, 3, 1, 1))[0]()
+        # Corrections between may have changed them: the facts of now that stand at their places.
+        early = self.facts[before : before + len(early)]
+        for known in r.sample(early, min(len(early), r.randint(1, 6))):
+            self.ask(known)
+
+    def said(self, text):
+        """What the assistant says of its own accord, then is asked for: a fact in its place."""
+        f = facts.attribute(self.r, self.heldout)
+        if self.know(f) or re.search(r"\bmy\b", f.subject):
+            return
+        stated = f.state(self.r)
+        self.user(text)
+        self.bot(stated, "I tell a fact.", silent=True)
+        self.facts.append((f, stated))
+
     # ---- the chat itself
     def first(self):
         if self.users and len(self.users[0]) <= 160:
@@ -460,7 +493,7 @@ class Chat:
         r = self.r
         chars = chars or r.uniform(0.2, 0.7) * max(200, self.left())
         count = max(1, min(40, int(r.choice((1, 2, 4, 8)) * (1 + chars / 9000))))
-        text, hidden = documents.document(r, chars, count, self.heldout)
+        text, hidden = documents.document(r, chars, count, self.heldout, self.know)
         r.shuffle(hidden)
         question, answer = hidden[0].ask(r)
         before = r.choice(
@@ -468,7 +501,7 @@ class Chat:
         )
         self.user(f"{before}{text}\n\n{question}" if r.random() < 0.8 else f"{question}\n\n{before}{text}")
         self.bot(answer, f"The text says: {hidden[0].answer}")
-        self.facts += [(f, "In the text") for f in hidden[1:] if not self.know(f)]
+        self.facts += [(f, "In the text") for f in hidden]
         for f in hidden[1 : 1 + r.randint(0, max(1, int(self.left() / 140)))]:
             question, answer = f.ask(r)
             self.user(question)
@@ -480,3 +513,35 @@ class Chat:
         self.user(self.r.choice(WRITE).format(x=request))
         self.bot(fence(language, text), "I should write a short piece of text.")
         self.codes.append((text, name))
+
+    def own_fact(self):
+        self.said(
+            self.r.choice(
+                ("Tell me something.", "Do you have news?", "What should I know?", "Tell me a fact.", "Anything new?")
+            )
+        )
+
+    def copy_code(self):
+        """A pasted program, shown again as it is or with one name replaced."""
+        r = self.r
+        text, language, _, _ = foreign(r, min(900, max(80, 0.35 * self.left())))
+        words = [w for w in re.findall(r"[A-Za-z_]\w{2,}", text) if text.count(w) <= 3]
+        pasted = fence(language, text)
+        if words and r.random() < 0.3:
+            old, new = r.choice(words), v.noun(r)
+            request = r.choice(
+                ("Replace {a} with {b} in this:", "Rename {a} to {b}:", "Here, change {a} to {b}:")
+            ).format(a=old, b=new)
+            text = text.replace(old, new)
+        else:
+            request = r.choice(
+                (
+                    "Repeat this code:",
+                    "Show this again:",
+                    "Copy this exactly:",
+                    "Repeat this file:",
+                    "Give it back unchanged:",
+                )
+            )
+        self.user(request + "\n" + pasted if r.random() < 0.7 else pasted + "\n" + request.rstrip(":") + ".")
+        self.bot(fence(language, text), "I should copy the text exactly.")

@@ -57,26 +57,28 @@ def filler(r, chars):
     return pieces, joint
 
 
-def needles(r, count, heldout=False, kind=facts.draw):
-    """`count` facts that cannot be taken for one another by their whole key."""
-    found = {}
-    while len(found) < count:
+def needles(r, count, heldout=False, kind=facts.draw, known=lambda f: False):
+    """`count` facts, none of them `known`, that cannot be taken for one another; fewer where they run out."""
+    found, keys = [], set()
+    for _ in range(4 * count + 20):
         f = kind(r, heldout)
-        found.setdefault(f.key, f)
-    return list(found.values())
+        if len(found) < count and keys.isdisjoint((f.key, *f.also)) and not known(f):
+            keys.update((f.key, *f.also))
+            found.append(f)
+    return found
 
 
-def document(r, chars, count, heldout=False):
-    """(text, facts in it). Half of the facts have a rival: the same subject or attribute with another value."""
+def document(r, chars, count, heldout=False, known=lambda f: False):
+    """(text, facts in it), none of them known. Half of the facts have a rival: the same subject or attribute with another value."""
     pieces, joint = filler(r, chars)
     kind = facts.attribute if r.random() < 0.5 else facts.draw
-    hidden = needles(r, count, heldout, kind)
+    hidden = needles(r, count, heldout, kind, known)
     keys = {f.key for f in hidden}
     for f in hidden:
         pieces.insert(
             r.randrange(len(pieces) + 1), facts.upper_first(f.said[0]) + "." if r.random() < 0.7 else f.state(r)
         )
-        if r.random() < 0.25 and (other := facts.rival(r, f)) and other.key not in keys:
+        if r.random() < 0.25 and (other := facts.rival(r, f)) and other.key not in keys and not known(other):
             keys.add(other.key)
             pieces.insert(r.randrange(len(pieces) + 1), other.state(r))
     return joint.join(pieces), hidden

@@ -41,6 +41,7 @@ class Fact:
     plain: bool = False  # said and asked go without wrapping
     attribute: str = ""
     subject: str = ""
+    also: tuple = ()  # keys of what else it says: no second fact of a chat may share one
 
     def state(self, r):
         """A message that states the fact."""
@@ -51,12 +52,13 @@ class Fact:
 
     def ask(self, r):
         """(question, answer)."""
-        questions, short = r.choice(self.asked)
-        if r.random() < 0.13 and self.hints:
+        i = r.randrange(len(self.asked))
+        questions, short = self.asked[i]
+        if i == 0 and r.random() < 0.15 and self.hints:  # the hints identify the first question alone
             question = noisy(r, *self.hints)
         else:
             question = open_question(r, r.choice(questions))
-        if r.random() < 0.18:
+        if r.random() < 0.22:
             return question + r.choice(ONLY), short
         return question, self.answer
 
@@ -106,6 +108,18 @@ def attribute_name(r):
     return f"{v.adjective(r)} {r.choice(('code', 'number', 'word', 'key', 'name'))}" if r.random() < 0.6 else v.noun(r)
 
 
+BARE = (
+    "{a} of {s}={v}",
+    "{s}/{a}={v}",
+    "{a} ({s}):{v}",
+    '"{v}" is the {a} of {s}',
+    "{v} is the {a} of {s}",
+    "{v}: {a} of {s}",
+    "{s}: {a}={v}",
+    "the {a} of {s}... {v}",
+)
+
+
 def attribute(r, heldout=False):
     """'The access code of the red door is X'."""
     a = r.choice(ATTR) if r.random() < 0.75 else attribute_name(r)
@@ -116,6 +130,8 @@ def attribute(r, heldout=False):
         if r.random() < 0.35
         else [t.format(a=a, s=s, v=x) for t in (r.choice(STATE), r.choice(STATE))]
     )
+    if r.random() < 0.12:  # the value at the head or behind a sign: other tokens than behind a space
+        said = [r.choice(BARE).format(a=a, s=s, v=x)]
     asked = [t.format(a=a, s=s) for t in (r.choice(ASK), r.choice(ASK))]
     asked.append(ask_words(r, r.choice((f"the {a} of {s}", f"the {a} for {s}", f"{s}'s {a}"))))
     answer = f"The {a} of {you(s)} is {x}."
@@ -131,7 +147,9 @@ def simple(r, heldout=False):
     x = v.value(r, a if r.random() < 0.7 else r.choice(ATTR))
     bare = re.sub(r"^(the|my|our) ", "", s)
     if r.random() < 0.3:  # whose it is remains unsaid, also in the answer
-        said = [r.choice((f"{bare} {x}", f"{bare}: {x}", f"{bare} = {x}", f"{bare} is {x}"))]
+        said = [
+            r.choice((f"{bare} {x}", f"{bare}: {x}", f"{bare} = {x}", f"{bare} is {x}", f"{bare}={x}", f"{bare}:{x}"))
+        ]
         s = s if s == bare else "the " + bare
     else:
         said = [f"{s} is {x}", f"{s} is {x}", f"{s} is {x}", f"{s} was set to {x}", f"{s}: {x}"]
@@ -271,7 +289,14 @@ def action(r, heldout=False):
             ([f"what was {verb} by {p}?", f"what is it that {p} {verb}?", f"which thing was {verb} by {p}?"], you(s))
         )
     return Fact(
-        ("who", verb, s), p, [text], asked, f"{p} {verb} {you(s)}{when}.", f"who {verb} {you(s)}", (f"who {verb} {s}",)
+        ("who", verb, s),
+        p,
+        [text],
+        asked,
+        f"{p} {verb} {you(s)}{when}.",
+        f"who {verb} {you(s)}",
+        (f"who {verb} {s}",),
+        also=(("what", verb, p),),
     )
 
 
@@ -311,7 +336,16 @@ def having(r, heldout=False):
         ),
         ([f"what does {p} {base}?", f"tell me what {p} {verb}.", f"what is it that {p} {verb}?"], you(s)),
     ]
-    return Fact(("has", verb, s), p, [f"{p} {verb} {s}"], asked, answer, f"who {verb} {you(s)}", (f"who {verb} {s}",))
+    return Fact(
+        ("has", verb, s),
+        p,
+        [f"{p} {verb} {s}"],
+        asked,
+        answer,
+        f"who {verb} {you(s)}",
+        (f"who {verb} {s}",),
+        also=(("what", verb, p),),
+    )
 
 
 def event(r, heldout=False):
@@ -377,6 +411,7 @@ def event(r, heldout=False):
         upper_first(f"{whole} {verb} {on}."),
         f"when {you(s)} is",
         ("when", s),
+        also=(("event", e),),
     )
 
 
@@ -440,6 +475,7 @@ def trait(r, heldout=False):
         upper_first(f"{you(p)} is {t} {n}."),
         f"who is {t} {n}",
         (f"who is {t} {n}",),
+        also=(("what", t, p), *((("friend", p.split()[1]),) if p.startswith("my ") else ())),
     )
 
 
@@ -483,13 +519,16 @@ def relation(r, heldout=False):
     )
 
 
+TITLES = "Captain Doctor Professor King Queen Sir Lady Uncle Aunt Little Big Old".split()
+
+
 def personal(r, heldout=False):
     """What the user tells of himself."""
     kind = r.choice(list(PERSONAL))
     said, asked, topic, answer, ack = PERSONAL[kind]
     who = r.choice(ANIMAL if kind == "pet" else RELATION)
     x = {
-        "name": v.name,
+        "name": lambda r: v.name(r) if r.random() < 0.9 else f"{r.choice(TITLES)} {v.name(r)}",
         "fullname": lambda r: f"{v.name(r)} {v.surname(r)}",
         "city": v.place_name,
         "pet": v.name,
@@ -518,6 +557,7 @@ def personal(r, heldout=False):
         (topic.format(**fill),),
         ack.format(**fill),
         plain=True,
+        also=(("name", ""),) if kind == "fullname" else (),
     )
 
 
@@ -552,6 +592,7 @@ def introduction(r, heldout=False):
         (topic,),
         f"Nice to meet you, {n}.",
         plain=True,
+        also=(("name", ""), (second, "")),
     )
 
 

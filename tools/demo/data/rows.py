@@ -24,6 +24,8 @@ TURNS = (
     ("title", 0.7),
     ("small", 19),
     ("echo", 17),
+    ("copy_code", 4),
+    ("own_fact", 1),
     ("table", 7),
     ("code", 4),
 )
@@ -36,12 +38,14 @@ def turn(chat):
     names, weights = zip(*TURNS)
     if chat.left() > 600 and chat.r.random() < 0.07:
         return chat.document()
+    if chat.left() > 900 and chat.r.random() < 0.05:
+        return chat.remember(chat.r.randint(3, 45))
     return getattr(chat, chat.r.choices(names, weights)[0])()
 
 
 def start(r, length, chars, heldout, thinking):
     """An empty chat or session that suits the length in tokens."""
-    if length >= 1024 and r.random() < (0.45 if length <= 2048 else 0.35):
+    if length >= 1024 and r.random() < (0.5 if length <= 2048 else 0.45):
         most = 3 if length <= 1024 else 10 if length <= 2048 else 24 if length <= 4096 else 40
         extra = r.randint(0, most) if r.random() < 0.6 else 0
         parts = 0 if r.random() < 0.4 else r.randint(1, 6 if length <= 1024 else 32)
@@ -52,28 +56,31 @@ def start(r, length, chars, heldout, thinking):
 
 
 def conversation(r, length, chars_per_token, heldout=False):
-    """The text of one row of about `length` tokens."""
+    """(text, silent) of one row of about `length` tokens; silent: numbers of its answers without loss."""
     thinking = r.random() < 0.22
     chat = start(r, length, length * chars_per_token, heldout, thinking)
     if length >= 2048 and r.random() < (0.5 if length < 8192 else 0.8):
         for _ in range(r.randint(0, 3)):
             chat.tell()
         chat.document(r.uniform(0.4, 0.8) * max(400, chat.left()))
+    elif r.random() < 0.25 and length >= 512:
+        chat.remember(r.randint(3, 60))
     # Thinking without tools keeps the last reasoning only: such a row must end inside, the others may be cut.
     margin = 250 if thinking and not chat.tools else -200
     while True:
         turn(chat)
         if chat.left() <= margin:
             break
-    return encode(chat.messages, thinking, chat.tools, "max" if thinking and r.random() < 0.05 else None)
+    return encode(chat.messages, thinking, chat.tools, "max" if thinking and r.random() < 0.05 else None), chat.silent
 
 
-def answer_mask(ids, special):
-    """1 on the tokens that the assistant must produce: after <think> or </think>, EOS included."""
-    mask, on, after = [0] * len(ids), False, False
+def answer_mask(ids, special, silent=()):
+    """1 on the tokens that the assistant must produce: after <think> or </think>, EOS included; not in silent answers."""
+    mask, on, after, number = [0] * len(ids), False, False, -1
     for i, t in enumerate(ids):
+        number += t == special["assistant"]
         if on:
-            mask[i] = 1
+            mask[i] = int(number not in silent)
             on = t != special["eos"]
         elif after and t in (special["think"], special["endthink"]):
             on = True

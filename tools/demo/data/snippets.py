@@ -6,7 +6,7 @@ import json
 
 from . import values as v
 from .skills import NUMBER_WORDS
-from .words import ADJ, ADV, NOUN
+from .words import ADJ, ADV, NOUN, VERB
 
 GREETINGS = ("hello", "goodbye", "welcome", "good morning")
 
@@ -225,8 +225,19 @@ def listing(r):
     )
 
 
+def called(r):
+    """A function and its call."""
+    c, x = r.randint(2, 99), r.randint(2, 9)
+    stem, sign, does = r.choice((("times", "*", "multiplies by"), ("plus", "+", "adds"), ("minus", "-", "subtracts")))
+    text = f"function {stem}{c}(x) {{\n  return x {sign} {c};\n}}\n\nconsole.log({stem}{c}({x}));\n"
+    return f"a JavaScript function that {does} {c} and its value for {x}", "javascript", text, f"{stem}{c}.js"
+
+
 def note(r):
     n, m, a = v.noun(r), v.noun(r), r.choice(ADJ)
+    if r.random() < 0.5:
+        text = f"The {n} is {a} and {r.choice(ADJ)},\nit {r.choice(VERB)} the {m} {r.choice(ADV)}.\nWe {r.choice(VERB)} it {r.choice(ADV)}.\n"
+        return f"a short poem about the {n}", "", text, f"{n}.txt"
     text = f"The {n} is {a}.\nThe {n} has a {m}.\nThe {n} and the {m} are {r.choice(ADV[:1])} {a}.\n"
     return f"a short poem about the {a} {n} with the {m}", "", text, f"{n}.txt"
 
@@ -241,7 +252,8 @@ KINDS = (
     (script, 4),
     (klass, 7),
     (listing, 8),
-    (note, 3),
+    (called, 5),
+    (note, 6),
 )
 
 

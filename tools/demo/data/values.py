@@ -137,8 +137,20 @@ def phrase(r):
     return " ".join(noun(r) if r.random() < 0.6 else adjective(r) for _ in range(r.randint(1, 3)))
 
 
+def doubled(r, text):
+    """The text with some signs said twice or thrice, or its head again: a copy must count."""
+    if r.random() < 0.3:
+        return text + text[: r.randint(1, 4)]
+    return "".join(c * r.choice((1, 1, 1, 2, 2, 3)) for c in text)
+
+
 def code(r):
-    """A code, key or password of one of many shapes."""
+    """A code, key or password of one of many shapes; one in eight repeats itself in parts."""
+    text = plain_code(r)
+    return doubled(r, text)[:24] if r.random() < 0.12 else text
+
+
+def plain_code(r):
     k = r.random()
     if k < 0.2:
         return (
