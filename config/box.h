@@ -15,7 +15,6 @@
 #define BOX_FW_CFG      "/sys/firmware/qemu_fw_cfg/by_name/opt/v4box"
 #define BOX_SERIAL      "/dev/ttyS0"
 #define BOX_INTERFACE   "eth0" /* the kernel's first; choosing among several needs a config disk */
-#define BOX_HOSTNAME    "v4box"
 #define BOX_API_LISTEN  "0.0.0.0:8080" /* plain HTTP: TLS comes with its own front process */
 #define BOX_SSH_PORT    "22"
 
@@ -27,6 +26,7 @@
 #define BOX_ADMIN_SSH     "/config/admin/.ssh"
 #define BOX_AUTHORIZED    "/config/admin/.ssh/authorized_keys"
 #define BOX_HOST_KEY      "/config/ssh_host_key"
+#define BOX_SETTINGS      "/config/settings"
 #define BOX_STARTS        "/config/starts" /* what init remembers of the last starts */
 #define BOX_CONFIG_GOOD   "/config/good" /* copies of the files above, each found good at a boot */
 #define BOX_CONFIG_FORMAT "/etc/config.fs" /* the empty file system, from the build */
@@ -94,6 +94,7 @@
 #define BOOT_HOST_KEY_BYTES    256   /* an ed25519 key takes 83 */
 #define BOOT_INTERFACE_WAIT_MS 5000  /* a driver probes its card after its module is loaded */
 #define END_SETTLE_MS          200   /* lets the answer to `poweroff` reach its reader */
+#define NET_TRY_S_MAX          3600  /* of `net ... --try`: longer is no trial */
 #define SSH_KEY_LINE_BYTES     256   /* type, 68 characters, and a name of CONTROL_WORD_BYTES */
 #define PANIC_DELAY_S          10 /* long enough to read the console, short enough for a remote box */
 

@@ -136,10 +136,12 @@ static bool step_modules(struct box *box)
     return n > 0;
 }
 
-static bool step_hostname(struct box *box)
+/* Defaults hold where the file can not be used; check_stored has put back what it could. */
+static bool step_settings(struct box *box)
 {
-    (void)box;
-    return sethostname(BOX_HOSTNAME, strlen(BOX_HOSTNAME)) == 0;
+    bool good = netplan_open(&box->net, BOX_SETTINGS);
+    const char *name = box->net.now.value[SETTING_HOSTNAME];
+    return sethostname(name, strlen(name)) == 0 && good;
 }
 
 static bool step_network(struct box *box)
@@ -205,6 +207,7 @@ static const struct {
     {{"keys", BOX_KEYS, BOX_UID_ENGINE, stored_keys_good}, "the API is closed to all old keys"},
     {{"authorized_keys", BOX_AUTHORIZED, BOX_UID_ROOT, stored_authorized_good},
      "nobody gets in over SSH"},
+    {{"settings", BOX_SETTINGS, BOX_UID_ROOT, settings_good}, "defaults hold"},
     {{"ssh_host_key", BOX_HOST_KEY, BOX_UID_ROOT, stored_host_key_good},
      "SSH clients will see a new one"},
 };
@@ -359,12 +362,18 @@ static const struct {
     bool (*run)(struct box *box);
     bool vital;
 } STEPS[] = {
-    {"mounts", step_mounts, true},      {"console", step_console, false},
-    {"options", step_options, false},   {"modules", step_modules, false},
-    {"watchdog", step_watchdog, false}, {"hostname", step_hostname, false},
-    {"storage", step_storage, false},   {"folders", step_folders, false},
-    {"slots", step_slots, false},       {"network card", step_network, false},
-    {"site data", step_site, false},    {"ssh host key", step_host_key, false},
+    {"mounts", step_mounts, true},
+    {"console", step_console, false},
+    {"options", step_options, false},
+    {"modules", step_modules, false},
+    {"watchdog", step_watchdog, false},
+    {"storage", step_storage, false},
+    {"folders", step_folders, false},
+    {"slots", step_slots, false},
+    {"network card", step_network, false},
+    {"site data", step_site, false},
+    {"settings", step_settings, false},
+    {"ssh host key", step_host_key, false},
     {"seal", step_seal, true},
 };
 

@@ -8,6 +8,7 @@
 #define V4BOX_INIT_BOOT_H
 
 #include "init/journal.h"
+#include "init/netplan.h"
 #include "init/options.h"
 #include "init/slots.h"
 #include "init/storage.h"
@@ -21,6 +22,7 @@ struct box {
     struct storage storage;
     struct slots slots;
     struct watchdog watchdog;
+    struct netplan net;  /* and the other settings */
     bool has_keys;       /* there are API keys: kept from before, or given by the site */
     bool has_authorized; /* likewise SSH keys */
     bool has_host_key;

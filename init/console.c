@@ -35,6 +35,9 @@ static const struct command {
     {"keys", TARGET_ENGINE, false, "list | create NAME | delete ID", "who may use the chat API"},
     {"ssh-keys", TARGET_INIT, false, "list | add KEY NAME | delete NAME",
      "who may log in over SSH"},
+    {"net", TARGET_INIT, false, "dhcp | static ADDRESS/LEN [ROUTER] | confirm",
+     "the address; --try SECONDS goes back by itself"},
+    {"settings", TARGET_INIT, false, "[NAME VALUE]", "what is set, and setting it"},
     {"update", TARGET_UPDATER, false, "status", "both systems; ssh BOX update <FILE sends one"},
     {"rollback", TARGET_UPDATER, true, "", "restart into the system of the other slot"},
     {"factory-reset", TARGET_INIT, true, "erase", "forget keys and settings, keep the models"},
@@ -178,7 +181,7 @@ static bool run_help(const struct console *c)
     char bytes[CONSOLE_ANSWER_BYTES / 64], line[CONSOLE_ANSWER_BYTES / 32];
     struct text t = text_over(bytes, sizeof bytes), answer = text_over(line, sizeof line);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        text_printf(&t, "%-13s %-37s %s\n", COMMANDS[i].name, COMMANDS[i].args, COMMANDS[i].help);
+        text_printf(&t, "%-13s %-42s %s\n", COMMANDS[i].name, COMMANDS[i].args, COMMANDS[i].help);
     answer_write(&answer, true, t.data, t.len, NULL, 0);
     if (c->json)
         print_bytes(answer.data, answer.len);

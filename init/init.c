@@ -148,6 +148,143 @@ static void command_ssh_keys(const struct request *request, struct text *answer)
     answer_write(answer, true, t.data, t.len, NULL, 0);
 }
 
+/* ---- settings and network ----------------------------------------------------------------------
+ */
+
+static void command_settings(const struct request *request, struct text *answer)
+{
+    char bytes[SETTING_COUNT * 256];
+    struct text t = text_over(bytes, sizeof bytes);
+    struct settings changed = box.net.saved;
+    const char *wrong = "settings | settings NAME VALUE";
+    if (request->count == 1) {
+        settings_list(&box.net.now, &t);
+        answer_write(answer, true, t.data, t.len, NULL, 0);
+        return;
+    }
+    if (request->count == 3 && strncmp(request->word[1], "net.", 4) == 0)
+        wrong = "the network is set by the command net";
+    else if (request->count == 3 && box.net.trying)
+        wrong = "a change of the network is being tried: net confirm, or wait";
+    else if (request->count == 3)
+        wrong = settings_set(&changed, request->word[1], request->word[2]);
+    if (wrong == NULL)
+        wrong = netplan_change(&box.net, &changed, 0, clock_ms());
+    say(answer, wrong == NULL, wrong == NULL ? "set\n" : wrong);
+}
+
+/* Takes `--try SECONDS` off the end; false: there is something else. */
+static bool take_try(struct request *request, int *try_s)
+{
+    char *end = NULL;
+    *try_s = 0;
+    if (request->count < 3 || strcmp(request->word[request->count - 2], "--try") != 0)
+        return true;
+    const char *word = request->word[request->count - 1];
+    long seconds = strtol(word, &end, 10);
+    *try_s = (int)seconds;
+    request->count -= 2;
+    return end != word && *end == '\0' && seconds > 0 && seconds <= NET_TRY_S_MAX;
+}
+
+static const char *change_network(const struct request *request, int try_s)
+{
+    struct settings to = box.net.saved;
+    const char(*word)[CONTROL_WORD_BYTES + 1] = request->word;
+    bool dhcp = request->count == 2 && strcmp(word[1], "dhcp") == 0;
+    bool fixed = (request->count == 3 || request->count == 4) && strcmp(word[1], "static") == 0;
+    if (!dhcp && !fixed)
+        return "net | net dhcp | net static ADDRESS/LENGTH [ROUTER]; with --try SECONDS it goes "
+               "back by itself unless: net confirm";
+    const char *wrong = settings_set(&to, "net.mode", word[1]);
+    if (wrong == NULL && fixed)
+        wrong = settings_set(&to, "net.address", word[2]);
+    if (wrong == NULL && fixed)
+        wrong = settings_set(&to, "net.router", request->count == 4 ? word[3] : "");
+    return wrong != NULL ? wrong : netplan_change(&box.net, &to, try_s, clock_ms());
+}
+
+static void list_network(struct text *answer)
+{
+    char bytes[SETTING_COUNT * 256];
+    struct text t = text_over(bytes, sizeof bytes);
+    settings_list(&box.net.now, &t);
+    if (box.net.trying)
+        text_printf(&t, "tried: goes back in %lld s unless you say: net confirm\n",
+                    (long long)(box.net.revert_ms - clock_ms()) / 1000);
+    answer_write(answer, true, t.data, t.len, NULL, 0);
+}
+
+static void command_net(const struct request *request, struct text *answer)
+{
+    struct request own = *request;
+    int try_s;
+    const char *wrong = NULL;
+    if (own.count == 1) {
+        list_network(answer);
+        return;
+    }
+    if (!take_try(&own, &try_s))
+        wrong = "--try takes 1 to 3600 seconds";
+    else if (own.count == 2 && strcmp(own.word[1], "confirm") == 0)
+        wrong = netplan_confirm(&box.net);
+    else
+        wrong = change_network(&own, try_s);
+    if (wrong == NULL)
+        journal_printf(&box.journal, "init", "net %s%s", own.word[1], try_s > 0 ? ", tried" : "");
+    say(answer, wrong == NULL, wrong == NULL ? "done\n" : wrong);
+}
+
+static struct child *dhcp_child(void)
+{
+    for (int i = 0; i < services.count; i++)
+        if (services.child[i].spec->condition == WHEN_DHCP)
+            return &services.child[i];
+    return NULL;
+}
+
+/* Its address is gone first, or a late answer of the DHCP program would be the last word. */
+static void set_address(const struct child *dhcp)
+{
+    struct lease lease;
+    const char(*value)[SETTING_BYTES] = box.net.now.value;
+    if (dhcp != NULL && dhcp->pid != 0)
+        return;
+    if (!lease_from_text(&lease, value[SETTING_NET_ADDRESS], value[SETTING_NET_ROUTER]) ||
+        !network_set(BOX_INTERFACE, &lease))
+        journal_printf(&box.journal, "init", "%s does not take %s: %s", BOX_INTERFACE,
+                       value[SETTING_NET_ADDRESS], strerror(errno));
+    else
+        journal_printf(&box.journal, "init", "%s has %s", BOX_INTERFACE,
+                       value[SETTING_NET_ADDRESS]);
+    netplan_done(&box.net);
+}
+
+/* Milliseconds until it has to be looked again. */
+static int look_after_network(void)
+{
+    struct child *dhcp = dhcp_child();
+    bool lives =
+        dhcp != NULL && dhcp->life.state != SERVICE_STOPPED && dhcp->life.state != SERVICE_STOPPING;
+    switch (netplan_turn(&box.net, lives, clock_ms())) {
+    case NETPLAN_STOP_DHCP:
+        supervisor_switch(&services, dhcp, false);
+        break;
+    case NETPLAN_START_DHCP:
+        if (dhcp == NULL)
+            start_services(WHEN_DHCP);
+        else
+            supervisor_switch(&services, dhcp, true);
+        break;
+    case NETPLAN_SET_ADDRESS:
+        set_address(dhcp);
+        break;
+    case NETPLAN_NOTHING:
+        break;
+    }
+    return box.net.trying ? 1000 : WATCHDOG_FEED_MS;
+}
+
 /* Of the heart alone; the console's table does not have it. */
 static void command_heart(const struct request *request, struct text *answer)
 {
@@ -182,6 +319,8 @@ static const struct {
     {"reboot", command_reboot, 0},
     {"factory-reset", command_factory_reset, 1},
     {"ssh-keys", command_ssh_keys, 4},
+    {"settings", command_settings, 2},
+    {"net", command_net, 5},
     {"heart", command_heart, 0},
     {"slot-try", command_slot_try, 2},
 };
@@ -324,6 +463,8 @@ static void turn(int signal_fd, int limit_ms)
     fds[0] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
     int wait_ms = sooner(supervisor_timers(&services), control_timers(&control));
     wait_ms = sooner(wait_ms, look_after_start());
+    if (ending == 0)
+        wait_ms = sooner(wait_ms, look_after_network());
     if (poll(fds, (nfds_t)n, sooner(wait_ms, limit_ms)) <= 0)
         return;
     for (int i = 1; i < n; i++) {
@@ -363,6 +504,8 @@ static bool wanted(enum service_condition condition)
     switch (condition) {
     case WHEN_ALWAYS:
         return true;
+    case WHEN_DHCP:
+        return strcmp(box.net.now.value[SETTING_NET_MODE], "dhcp") == 0;
     case WHEN_AUTHORIZED:
         return box.has_authorized;
     case WHEN_NO_KEYS:

@@ -96,6 +96,50 @@ bool lease_parse(struct lease *out, const char *event, const char *ip, const cha
     return true;
 }
 
+/* The length behind the slash as a mask; 0 and above 30 leave no neighbours. */
+static bool parse_length(const char *text, uint32_t *mask)
+{
+    uint32_t length = 0;
+    if (text[0] == '\0' || strlen(text) > 2)
+        return false;
+    for (; *text != '\0'; text++) {
+        if (*text < '0' || *text > '9')
+            return false;
+        length = length * 10 + (uint32_t)(*text - '0');
+    }
+    if (length < 1 || length > 30)
+        return false;
+    *mask = htonl(UINT32_MAX << (32 - length));
+    return true;
+}
+
+/* One that a machine may have, or a router. */
+static bool is_host(uint32_t address)
+{
+    uint32_t first = ntohl(address) >> 24;
+    return first != 0 && first != 127 && first < 224;
+}
+
+bool lease_from_text(struct lease *out, const char *address, const char *router)
+{
+    char text[INET_ADDRSTRLEN];
+    struct lease lease = {.bound = true};
+    const char *slash = strchr(address, '/');
+    size_t n = slash == NULL ? 0 : (size_t)(slash - address);
+    if (n == 0 || n >= sizeof text || strpbrk(address, " ") != NULL)
+        return false;
+    memcpy(text, address, n);
+    text[n] = '\0';
+    if (!parse_address(text, &lease.address) || !parse_length(slash + 1, &lease.netmask) ||
+        !is_host(lease.address))
+        return false;
+    if (router[0] != '\0' && (strchr(router, ' ') != NULL ||
+                              !parse_address(router, &lease.router) || !is_host(lease.router)))
+        return false;
+    *out = lease;
+    return true;
+}
+
 static bool add_default_route(int socket_fd, uint32_t router)
 {
     struct rtentry route;
@@ -119,6 +163,20 @@ static bool apply(int socket_fd, const char *interface, const struct lease *leas
     if (ioctl(socket_fd, SIOCSIFNETMASK, &r) != 0)
         return false;
     return lease->router == 0 || add_default_route(socket_fd, lease->router);
+}
+
+/* Taking the address away takes its routes along. */
+bool network_set(const char *interface, const struct lease *lease)
+{
+    static const struct lease NONE = {.bound = false};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    bool good = apply(fd, interface, &NONE) && apply(fd, interface, lease);
+    int code = errno;
+    close(fd);
+    errno = code;
+    return good;
 }
 
 int network_dhcp_event(int argc, char **argv)

@@ -1,5 +1,6 @@
 /*
- * Addresses of the box: loopback, the wait for the network card, and what udhcpc's answers do.
+ * Addresses of the box: loopback, the wait for the network card, static ones, and what udhcpc's
+ * answers do.
  * Parses no packets: udhcpc does that in its own process and calls dhcp-event, a second name of
  * init, which takes nothing but dotted addresses.
  */
@@ -27,6 +28,15 @@ struct lease {
  */
 bool lease_parse(struct lease *out, const char *event, const char *ip, const char *subnet,
                  const char *router);
+
+/**
+ * Reads what an operator typed: a.b.c.d/LENGTH, and a router or "".
+ * @err false: malformed, or no address that a machine may have
+ */
+bool lease_from_text(struct lease *out, const char *address, const char *router);
+
+/** Gives the interface this address and this router and no other.  @err false with errno */
+bool network_set(const char *interface, const struct lease *lease);
 
 /** The program dhcp-event: argv[1] is the event.  Returns the exit code. */
 int network_dhcp_event(int argc, char **argv);

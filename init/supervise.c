@@ -229,6 +229,11 @@ bool supervisor_add(struct supervisor *s, const struct service_spec *spec)
     return true;
 }
 
+void supervisor_switch(struct supervisor *s, struct child *c, bool on)
+{
+    apply(s, c, on ? SERVICE_START : SERVICE_STOP);
+}
+
 void supervisor_stop(struct supervisor *s)
 {
     for (int i = s->count; i-- > 0;)

@@ -18,6 +18,7 @@
 
 enum service_condition {
     WHEN_ALWAYS,
+    WHEN_DHCP,       /* the address comes from DHCP */
     WHEN_AUTHORIZED, /* somebody may log in: there is an authorized_keys file */
     WHEN_NO_KEYS,    /* nobody gave this box an API key */
     WHEN_ENGINE,     /* a start with an engine: not in rescue */
@@ -69,6 +70,9 @@ void supervisor_start(struct supervisor *s);
 
 /** Takes over one more spec and starts it, unless it is there already.  @err false: no room */
 bool supervisor_add(struct supervisor *s, const struct service_spec *spec);
+
+/** Starts one service, or asks it to end; one that is ending already is started at a later call. */
+void supervisor_switch(struct supervisor *s, struct child *c, bool on);
 
 /** Asks every service to end; supervisor_idle tells when all have. */
 void supervisor_stop(struct supervisor *s);

@@ -168,6 +168,18 @@ def chats(box):
     require(json.loads(body)["usage"]["completion_tokens"] > 0, "no token in " + body)
 
 
+def sets_things(box):
+    for line, answer in [("net static 10.0.2.15", "not one that"), ("net static 10.0.2.15/33", "not one"),
+                         ("net confirm", "nothing is being tried"), ("net dhcp --try 0", "--try takes"),
+                         ("net fixed", "net static ADDRESS"), ("settings hostname -x", "not one that"),
+                         ("settings net.mode static", "by the command net"), ("settings x y", "no setting"),
+                         ("settings hostname kept", "set"), ("net static 10.0.2.15/24 10.0.2.2", "done")]:
+        out = box.serial.command(line)
+        require(answer in out, "%s says %r" % (line, out))
+    box.wait_healthy()
+    require(re.search(r"^network +stopped", box.serial.command("status"), re.M), "DHCP still runs")
+
+
 def leaves_things(box):
     kept["second"] = new_key(box, "second")
     kept["fingerprint"] = fingerprint(box)
@@ -182,6 +194,7 @@ def uefi():
         if tap.check("uefi: the firmware starts the disk, the API answers", starts, box):
             tap.check("uefi: config and models are on the disk, sealed", is_on_disk, box)
             tap.check("uefi: the model of the disk chats", chats, box)
+            tap.check("uefi: settings are checked, and a static address holds", sets_things, box)
             tap.check("uefi: poweroff leaves a sound file system", leaves_things, box)
 
 
@@ -195,6 +208,24 @@ def keeps(box):
     require(not opens(box, INVENTED), "an invented key opens, too")
     equal(fingerprint(box), kept["fingerprint"], "the SSH host key's fingerprint")
     require(not re.search(r"ds_[A-Za-z0-9]{8}_", box.serial.text), "another first key was made")
+
+
+def comes_back(box):
+    """A change that locks everybody out goes back by itself."""
+    require(re.search(r"hostname +kept", box.serial.command("settings")), "the host name is gone")
+    out = box.serial.command("net")
+    require(re.search(r"net.mode +static", out), "net says %r" % out)
+    require("network" not in box.serial.command("status"), "DHCP runs")
+    box.serial.command("net static 10.9.9.9/24 --try 20")
+    equal(box.http("/healthz", seconds=3)[0], 0, "status from an address that is not the box's")
+    require("goes back in" in box.serial.command("net"), "net does not say that it is tried")
+    deadline = time.monotonic() + 90
+    while box.http("/healthz", seconds=3)[0] != 200:
+        require(time.monotonic() < deadline, "the box did not come back: " + box.serial.command("net"))
+    box.serial.command("net dhcp --try 60")
+    box.wait_healthy()
+    require("done" in box.serial.command("net confirm"), "net confirm")
+    require(re.search(r"net.mode +dhcp", box.serial.command("net")), "net after confirm")
 
 
 def takes_ssh_keys(box):
@@ -216,6 +247,7 @@ def takes_ssh_keys(box):
 def keep():
     with Box("disk-keep", "--bare", "--data", DISK) as box:
         if tap.check("keep: keys and the SSH host key outlive a poweroff", keeps, box):
+            tap.check("keep: so do the settings, and a lock-out goes back by itself", comes_back, box)
             tap.check("keep: SSH keys are added and deleted on the console", takes_ssh_keys, box)
             tap.check("keep: poweroff", end, box, "poweroff", "Power down")
 
@@ -232,7 +264,7 @@ def damage_files():
     with Partition("config") as config:
         config.debugfs("rm /engine/keys", "write %s /engine/keys" % bad,
                        "set_inode_field /engine/keys uid 100", "rm /ssh_host_key",
-                       "write %s /ssh_host_key" % bad)
+                       "write %s /ssh_host_key" % bad, "rm /settings", "write %s /settings" % bad)
         # Until nothing more fits: debugfs takes the reserve as well.
         config.debugfs("write %s /big" % big)
 
@@ -243,6 +275,8 @@ def mends(box):
     notes = storage(box)["notes"]
     require("keys was damaged; the copy" in notes, "status says %r" % notes)
     require("ssh_host_key was damaged; the copy" in notes, "status says %r" % notes)
+    require("settings was damaged; the copy" in notes, "status says %r" % notes)
+    require(re.search(r"net.mode +static", box.serial.command("net")), "not the settings of the copy")
     require(opens(box, kept["first"]), "the first key is gone")
     equal(fingerprint(box), kept["fingerprint"], "the SSH host key's fingerprint")
     equal(box.ssh("help")[0], 0, "SSH")
