@@ -202,8 +202,13 @@
 #define KEYS_MAX 256
 /* A label for people. */
 #define KEY_NAME_BYTES_MAX 64
-/* KEYS_MAX lines of at most 139 bytes, and room for comments. */
-#define KEYS_FILE_BYTES_MAX (64 * 1024)
+/* KEYS_MAX lines of at most 253 bytes (139 and all limits), and room for comments. */
+#define KEYS_FILE_BYTES_MAX (96 * 1024)
+/* Answers without a valid key that an address gets a minute, until it is told to wait: a person who
+ * tries, or a harness that repeats (Claude Code: for 45 s), not a program that hammers. */
+#define KEY_FAILURES_PER_MIN 30
+/* Addresses that are remembered for that; the one that fails least makes room. */
+#define KEY_FAILURE_ADDRESSES 1024
 
 /* ---- admin socket ---------------------------------------------------------------------------- */
 /* The protocol's bound on one request line. */

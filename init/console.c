@@ -32,7 +32,9 @@ static const struct command {
 } COMMANDS[] = {
     {"status", TARGET_BOTH, false, "", "what runs, and how it fares"},
     {"log", TARGET_INIT, false, "[LINES]", "the newest lines of init and its services"},
-    {"keys", TARGET_ENGINE, false, "list | create NAME | delete ID", "who may use the chat API"},
+    {"keys", TARGET_ENGINE, false,
+     "list | create NAME | limit ID LIMIT VALUE | disable|enable ID | expire ID DATE | delete ID",
+     "who may use the chat API, and how much"},
     {"ssh-keys", TARGET_INIT, false, "list | add KEY NAME | delete NAME",
      "who may log in over SSH"},
     {"net", TARGET_INIT, false, "dhcp | static ADDRESS/LEN [ROUTER] | confirm",

@@ -13,6 +13,7 @@
 #define ID_CHARS     8  /* of engine/api/keys.h, which init does not know */
 #define HASH_CHARS   64 /* SHA-256 in hexadecimal */
 #define NAME_CHARS   64
+#define LIMITS_CHARS 128 /* of all limits together, in config/key_limits.def */
 #define BASE62       "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 #define BASE64       BASE62 "+/"
 #define ED25519_NAME "ssh-ed25519"
@@ -37,13 +38,33 @@ static bool printable(const char *bytes, size_t n)
     return true;
 }
 
+/* " word=value", any number of times. */
+static bool limits(const char *bytes, size_t n)
+{
+    if (n > LIMITS_CHARS)
+        return false;
+    while (n > 0) {
+        const char *blank = memchr(bytes + 1, ' ', n - 1);
+        size_t length = blank == NULL ? n : (size_t)(blank - bytes);
+        size_t word = span(bytes + 1, length - 1, "abcdefghijklmnopqrstuvwxyz");
+        if (word == 0 || length < word + 3 || bytes[1 + word] != '=')
+            return false;
+        bytes += length;
+        n -= length;
+    }
+    return true;
+}
+
 static bool key_line(const char *line, size_t n)
 {
     size_t name = ID_CHARS + 1 + HASH_CHARS + 1;
-    return n > name && n <= name + NAME_CHARS && span(line, n, BASE62) == ID_CHARS &&
-           line[ID_CHARS] == ' ' &&
-           span(line + ID_CHARS + 1, n - ID_CHARS - 1, "0123456789abcdef") == HASH_CHARS &&
-           line[name - 1] == ' ' && memchr(line + name, ' ', n - name) == NULL;
+    if (n <= name || span(line, n, BASE62) != ID_CHARS || line[ID_CHARS] != ' ' ||
+        span(line + ID_CHARS + 1, n - ID_CHARS - 1, "0123456789abcdef") != HASH_CHARS ||
+        line[name - 1] != ' ')
+        return false;
+    const char *blank = memchr(line + name, ' ', n - name);
+    size_t name_n = blank == NULL ? n - name : (size_t)(blank - line) - name;
+    return name_n >= 1 && name_n <= NAME_CHARS && limits(line + name + name_n, n - name - name_n);
 }
 
 /* A key by itself is looked at closely; one behind options, or on a hardware token, by its name. */

@@ -94,21 +94,88 @@ static bool run_status(struct call *call)
 
 /* ---- keys ----------------------------------------------------------------------------------- */
 
+/* A key as it is listed: {"id", "name", LIMIT: VALUE ...}. */
+static void dump_key(struct call *call, const struct key *key)
+{
+    struct buf value = {0};
+    buf_printf(&call->text, "%s  %s", key->id, key->name);
+    key_limits_print(&key->limits, &call->text);
+    buf_puts(&call->text, "\n");
+    buf_printf(&call->data, "{\"id\": \"%s\", \"name\": ", key->id);
+    json_dump_string(&call->data, key->name, strlen(key->name)); /* plain ASCII, quotes perhaps */
+    for (int i = 0; i < KEY_LIMITS; i++) {
+        if (key->limits.values[i] == 0)
+            continue;
+        value.len = 0;
+        key_limit_print((enum key_limit)i, key->limits.values[i], &value);
+        buf_printf(&call->data, ", \"%s\": \"%s\"", key_limit_word((enum key_limit)i),
+                   buf_cstr(&value));
+    }
+    buf_puts(&call->data, "}");
+    buf_free(&value);
+}
+
 static bool run_keys_list(struct call *call)
 {
     struct key list[KEYS_MAX];
     int n = keys_list(call->scope->keys, list);
     buf_puts(&call->data, "{\"keys\": [");
-    for (int i = 0; i < n; i++) { /* ids and names are plain ASCII, names may hold quotes */
-        buf_printf(&call->text, "%s  %s\n", list[i].id, list[i].name);
-        buf_printf(&call->data, "%s{\"id\": \"%s\", \"name\": ", i == 0 ? "" : ", ", list[i].id);
-        json_dump_string(&call->data, list[i].name, strlen(list[i].name));
-        buf_puts(&call->data, "}");
+    for (int i = 0; i < n; i++) {
+        if (i > 0)
+            buf_puts(&call->data, ", ");
+        dump_key(call, &list[i]);
     }
     buf_puts(&call->data, "]}");
     if (n == 0)
         buf_puts(&call->text, "no keys: the API is closed\n");
     return true;
+}
+
+/* What limits there are, for who named none. */
+static void help_limits(struct call *call)
+{
+    buf_puts(&call->text, "; limits are:");
+    for (int i = 0; i < KEY_LIMITS; i++)
+        buf_printf(&call->text, "\n  %-11s %s", key_limit_word((enum key_limit)i),
+                   key_limit_help((enum key_limit)i));
+}
+
+static bool set_limit(struct call *call, const char *word, const char *value)
+{
+    struct error err;
+    const char *id = call->args[1];
+    if (keys_limit(call->scope->keys, id, word, value, &err) != OK) {
+        buf_puts(&call->text, err.text);
+        if (key_limit_find(word, strlen(word)) < 0)
+            help_limits(call);
+        return false;
+    }
+    buf_printf(&call->text, "%s %s\n", word, value == NULL ? "has no limit" : value);
+    buf_printf(&call->data, "{\"id\": \"%s\"}", id); /* 8 base62 characters by now */
+    log_line(LOG_LEVEL_INFO, "admin", "key %s %s=%s", id, word, value == NULL ? "none" : value);
+    return true;
+}
+
+static bool run_keys_limit(struct call *call)
+{
+    const char *value = call->args[3];
+    return set_limit(call, call->args[2], strcmp(value, "none") == 0 ? NULL : value);
+}
+
+static bool run_keys_disable(struct call *call)
+{
+    return set_limit(call, key_limit_word(KEY_DISABLED), "yes");
+}
+
+static bool run_keys_enable(struct call *call)
+{
+    return set_limit(call, key_limit_word(KEY_DISABLED), NULL);
+}
+
+static bool run_keys_expire(struct call *call)
+{
+    const char *value = call->args[2];
+    return set_limit(call, key_limit_word(KEY_EXPIRES), strcmp(value, "never") == 0 ? NULL : value);
 }
 
 static bool run_keys_create(struct call *call)
@@ -154,6 +221,10 @@ static const struct {
     {"status", NULL, "status", 0, run_status},
     {"keys", "list", "keys list", 1, run_keys_list},
     {"keys", "create", "keys create NAME", 2, run_keys_create},
+    {"keys", "limit", "keys limit ID LIMIT VALUE|none", 4, run_keys_limit},
+    {"keys", "disable", "keys disable ID", 2, run_keys_disable},
+    {"keys", "enable", "keys enable ID", 2, run_keys_enable},
+    {"keys", "expire", "keys expire ID YYYY-MM-DD|never", 3, run_keys_expire},
     {"keys", "delete", "keys delete ID", 2, run_keys_delete},
 };
 

@@ -81,6 +81,12 @@ enum status api_init(struct api *out, struct engine *engine, const struct tokeni
     return chat_tokens_find(tokenizer, &out->tokens, err);
 }
 
+int32_t api_context_max(const struct api *api, const struct key *key)
+{
+    int64_t context = engine_context_max(api->engine), own = key->limits.values[KEY_CONTEXT];
+    return (int32_t)(own > 0 && own < context ? own : context);
+}
+
 int64_t api_body_bytes_max(const struct api *api)
 {
     int64_t bytes = HTTP_BODY_BYTES_FIXED +

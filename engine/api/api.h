@@ -22,6 +22,7 @@ struct api {
     struct engine *engine;             /* borrows */
     const struct tokenizer *tokenizer; /* borrows */
     struct turns *turns;               /* borrows; NULL: nothing is remembered */
+    struct meter *meter;               /* borrows; NULL: nothing is counted */
     const struct mask_vocab *masks;    /* borrows; NULL: answers are held to no rule */
     struct chat_tokens tokens;
     char model[MODEL_ID_BYTES];
@@ -39,6 +40,9 @@ struct api {
 enum status MUST_CHECK api_init(struct api *out, struct engine *engine,
                                 const struct tokenizer *tokenizer, const char *profile,
                                 const char *isa, struct error *err);
+
+/** Tokens of prompt and answer that a key may have: the engine's context, or less. */
+int32_t api_context_max(const struct api *api, const struct key *key);
 
 /** Largest request body for this context. */
 int64_t api_body_bytes_max(const struct api *api);

@@ -35,6 +35,7 @@ struct box {
     struct keys *keys;           /* owns */
     struct listener listener;    /* owns the path; the fd goes to `http` */
     struct turns *turns;         /* owns */
+    struct meter *meter;         /* owns */
     struct mask_vocab *masks;    /* owns */
     struct api api;
     struct http_server *http; /* owns */
@@ -152,6 +153,7 @@ static enum status open_text(struct box *box, const struct flags *flags, struct 
         api_init(&box->api, box->engine, box->tokenizer, box->scope.profile, box->scope.isa, err);
     box->api.heartbeat_ms = flags->keepalive_ms;
     box->api.turns = box->turns = turns_create();
+    box->api.meter = box->meter = meter_create();
     if (status == OK)
         status = mask_vocab_create(box->tokenizer, &box->api.tokens, &box->masks, err);
     box->api.masks = box->masks;
@@ -165,6 +167,7 @@ static enum status open_http(struct box *box, const struct flags *flags, struct 
         return status;
     struct http_options options = {.take_listen_fd = box->listener.fd,
                                    .keys = box->keys,
+                                   .meter = box->meter,
                                    .names = flags->names,
                                    .n_names = flags->n_names,
                                    .body_bytes_max = api_body_bytes_max(&box->api),
@@ -202,6 +205,7 @@ static void close_box(struct box *box)
     keys_close(box->keys);
     engine_destroy(box->engine);
     turns_destroy(box->turns);
+    meter_destroy(box->meter);
     mask_vocab_destroy(box->masks);
     tokenizer_close(box->tokenizer);
 }

@@ -363,7 +363,7 @@ bool completion_start(const struct api *api, const struct exchange *x,
                       const struct surface *surface, const struct request *request,
                       const struct ids *prompt, struct completion **out, struct api_error *err)
 {
-    int32_t context = engine_context_max(api->engine);
+    int32_t context = api_context_max(api, &x->key);
     if (prompt->len >= (size_t)context)
         return api_fail_limit(err, API_OVERFLOW, "messages", context, (int64_t)prompt->len);
     struct answer_options options = {.tokenizer = api->tokenizer,
@@ -431,6 +431,9 @@ void completion_free(void *completion)
              c->phase == PHASE_CLOSED  ? FINISHES[c->reply.finish]
              : c->error.code != API_OK ? api_error_row(c->error.code)->code
                                        : "cancelled");
+    if (c->reply.api->meter != NULL)
+        meter_tokens(c->reply.api->meter, c->turn.key, meter_now(),
+                     stream_computed(c->stream) + c->reply.answer_tokens);
     stream_detach(c->stream);
     stream_release(c->stream);
     answer_destroy(c->answer);

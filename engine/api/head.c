@@ -31,6 +31,8 @@ static enum MHD_Result on_header(void *user, enum MHD_ValueKind kind, const char
         h->api_key = count(value, &h->n_api_keys);
     else if (strcasecmp(key, "Origin") == 0)
         h->origin = value == NULL ? "" : value;
+    else if (strcasecmp(key, "X-Forwarded-For") == 0)
+        h->forwarded = value;
     else if (strcasecmp(key, "Content-Type") == 0)
         h->media = value;
     else if (strcasecmp(key, "Content-Encoding") == 0)

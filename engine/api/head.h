@@ -14,7 +14,8 @@
 /* Header values are borrowed from the HTTP library until the request is completed. */
 struct head {
     int n_headers, n_lengths, n_encodings, n_hosts, n_authorizations, n_api_keys;
-    const char *length, *transfer, *host, *origin, *authorization, *api_key, *media, *coding;
+    const char *length, *transfer, *host, *origin, *authorization, *api_key, *media, *coding,
+        *forwarded;
     int64_t body_bytes; /* declared; 0: none; NUMBER_NONE: chunked, unknown */
 };
 

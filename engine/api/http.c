@@ -5,11 +5,14 @@
 #include "engine/base/log.h"
 #include "kernels/check.h"
 
+#include <netinet/in.h>
 #include <sodium.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define IPV6_NETWORK_BYTES 8 /* of an address: /64 */
 
 struct http_server {
     struct http_options options;
@@ -152,7 +155,34 @@ static bool find_route(struct exchange *x, const char *url, const char *method)
     return api_fail(&x->error, x->allow != NULL ? API_METHOD : API_NOT_FOUND, NULL);
 }
 
-/* The same answer for a missing, malformed and unknown key. */
+/* Where a request comes from: behind a proxy on a unix socket the address that this adds last, else
+ * the peer's; of IPv6 the network, in which a client can choose any. */
+static bool check_address(struct exchange *x)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *peer = info == NULL ? NULL : info->client_addr;
+    struct meter *meter = x->server->options.meter;
+    struct meter_time now = meter_now();
+    if (peer != NULL && peer->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)peer;
+        return meter_failed(meter, &in->sin_addr, sizeof in->sin_addr, now, &x->error);
+    }
+    if (peer != NULL && peer->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)peer;
+        size_t n = IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr) ? 16 : IPV6_NETWORK_BYTES;
+        return meter_failed(meter, &in6->sin6_addr, n, now, &x->error);
+    }
+    const char *last = x->head.forwarded == NULL ? "" : x->head.forwarded;
+    const char *comma = strrchr(last, ',');
+    last = comma == NULL ? last : comma + 1;
+    last += strspn(last, " ");
+    return meter_failed(meter, last, strlen(last), now, &x->error);
+}
+
+/* The same answer for a missing, malformed, unknown, disabled and expired key.  Those that come too
+ * often from one address are only told to wait: a good key from there passes all the same, since a
+ * secret is not to be guessed and many may share an address. */
 static bool check_key(struct exchange *x)
 {
     const struct dialect *dialect = x->route->dialect;
@@ -164,8 +194,9 @@ static bool check_key(struct exchange *x)
         return true;
     if (!keys_check(x->server->options.keys, secret == NULL ? "" : secret,
                     secret == NULL ? 0 : strlen(secret), &x->key))
-        return api_fail(&x->error, API_KEY, NULL);
-    return true;
+        return check_address(x);
+    x->metered = meter_begin(x->server->options.meter, &x->key, meter_now(), &x->error);
+    return x->metered;
 }
 
 /* Takes room for the body out of what all requests share. */
@@ -292,6 +323,8 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **s
         x->state_free(x->state);
     connections_phase(server->connections, x->peer, PEER_IDLE);
     http_body_done(x);
+    if (x->metered)
+        meter_end(server->options.meter, x->key.number);
     log_line(LOG_LEVEL_INFO, "api", "%s key=%s %s %s status=%d end=%d ms=%lld", x->id,
              x->key.id[0] == '\0' ? "-" : x->key.id, x->route == NULL ? "-" : x->route->method,
              x->route == NULL ? "-" : x->route->path, x->status, (int)how,

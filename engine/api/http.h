@@ -12,6 +12,7 @@
 #include "engine/api/errors.h"
 #include "engine/api/head.h"
 #include "engine/api/keys.h"
+#include "engine/api/meter.h"
 #include "engine/base/buf.h"
 
 #include <microhttpd.h>
@@ -48,6 +49,7 @@ struct http_options {
     const struct route *routes; /* borrows [n_routes] */
     int n_routes;
     struct keys *keys;        /* borrows */
+    struct meter *meter;      /* borrows */
     const char *const *names; /* borrows [n_names]: what Host may say, see head.h */
     int n_names;
     int64_t body_bytes_max;
@@ -66,6 +68,7 @@ struct exchange {
     const struct route *route;         /* borrows; NULL when none matches */
     const char *rest;                  /* what '*' stood for, in the library's memory */
     struct key key;                    /* whose request it is */
+    bool metered;                      /* meter_end is due */
     struct head head;
     char id[REQUEST_ID_CHARS + 1];
     struct buf body;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HASH_BYTES crypto_hash_sha256_BYTES
@@ -80,7 +81,28 @@ static bool hash_parse(const char *hex, size_t len, uint8_t hash[HASH_BYTES])
     return true;
 }
 
-/* "ID SHA256HEX NAME".  @return NULL, or what is wrong */
+/* " word=VALUE ..." up to the end of the line.  @return NULL, or what is wrong */
+static const char *limits_parse(const char *at, const char *end, struct key_limits *out)
+{
+    while (at < end) {
+        const char *word = at + 1; /* behind the blank */
+        const char *blank = memchr(word, ' ', (size_t)(end - word));
+        const char *stop = blank == NULL ? end : blank;
+        const char *equals = memchr(word, '=', (size_t)(stop - word));
+        int limit = equals == NULL ? -1 : key_limit_find(word, (size_t)(equals - word));
+        if (limit < 0)
+            return "what follows NAME must be limits, LIMIT=VALUE";
+        if (out->values[limit] != 0)
+            return "a limit is there twice";
+        if (key_limit_parse((enum key_limit)limit, equals + 1, (size_t)(stop - equals - 1),
+                            &out->values[limit]) != NULL)
+            return "a limit has a value that it can not have";
+        at = stop;
+    }
+    return NULL;
+}
+
+/* "ID SHA256HEX NAME" and limits.  @return NULL, or what is wrong */
 static const char *entry_parse(const char *line, size_t len, struct entry *out)
 {
     const char *end = line + len;
@@ -98,11 +120,13 @@ static const char *entry_parse(const char *line, size_t len, struct entry *out)
     if (!hash_parse(hex, (size_t)(blank - hex), out->hash))
         return "SHA256HEX must be 64 characters of 0-9 a-f";
     const char *name = blank + 1;
-    if (!name_good(name, (size_t)(end - name)))
+    blank = memchr(name, ' ', (size_t)(end - name));
+    size_t name_len = (size_t)((blank == NULL ? end : blank) - name);
+    if (!name_good(name, name_len))
         return "NAME must be 1 to 64 printable ASCII characters without blanks";
     memcpy(out->key.id, line, KEY_ID_CHARS);
-    memcpy(out->key.name, name, (size_t)(end - name));
-    return NULL;
+    memcpy(out->key.name, name, name_len);
+    return limits_parse(name + name_len, end, &out->key.limits);
 }
 
 /* ---- the table ------------------------------------------------------------------------------ */
@@ -223,7 +247,7 @@ bool keys_check(struct keys *keys, const char *secret, size_t len, struct key *o
     const struct entry *found = table_find(&keys->table, number);
     const struct entry *entry = found != NULL ? found : &NOBODY;
     bool equal = sodium_memcmp(hash, entry->hash, HASH_BYTES) == 0;
-    bool good = equal && found != NULL;
+    bool good = equal && found != NULL && key_limits_allow(&entry->key.limits, (int64_t)time(NULL));
     if (good)
         *out = found->key;
     pthread_mutex_unlock(&keys->lock);
@@ -301,16 +325,20 @@ enum status keys_create(struct keys *keys, const char *name, struct key *out,
     return status;
 }
 
-/* Takes the line of key `id` out of the text.  @return false: there is none */
-static bool line_remove(struct buf *text, const char *id)
+/* Puts `line` in the place of the line of key `id`.  @return false: there is none */
+static bool line_replace(struct buf *text, const char *id, const struct buf *line)
 {
     for (size_t at = 0; at < text->len;) {
         const char *newline = memchr(text->data + at, '\n', text->len - at);
         size_t next = (size_t)(newline - text->data) + 1; /* table_parse saw that every line ends */
         if (next - at > KEY_ID_CHARS && memcmp(text->data + at, id, KEY_ID_CHARS) == 0 &&
             text->data[at + KEY_ID_CHARS] == ' ') {
-            memmove(text->data + at, text->data + next, text->len - next);
-            text->len -= next - at;
+            struct buf edited = {0};
+            buf_add(&edited, text->data, at);
+            buf_add(&edited, line->data, line->len);
+            buf_add(&edited, text->data + next, text->len - next);
+            buf_free(text);
+            *text = edited;
             return true;
         }
         at = next;
@@ -318,21 +346,76 @@ static bool line_remove(struct buf *text, const char *id)
     return false;
 }
 
+/* Reads the file and finds the key in it.  @err ERR_INPUT: there is none */
+static enum status edit_begin(struct keys *keys, const char *id, struct buf *text,
+                              const struct entry **out, struct error *err)
+{
+    uint64_t number = id_number(id, strlen(id));
+    if (number == 0)
+        return error_set(err, ERR_INPUT, "the id must be 8 characters of 0-9 A-Z a-z");
+    enum status status = text_read(keys->path, text, err);
+    if (status == OK)
+        status = table_parse(keys->path, text, &keys->next, err);
+    if (status != OK)
+        return status;
+    *out = table_find(&keys->next, number);
+    return *out != NULL ? OK : error_set(err, ERR_INPUT, "no key has this id");
+}
+
 enum status keys_delete(struct keys *keys, const char *id, struct error *err)
 {
-    if (id_number(id, strlen(id)) == 0)
-        return error_set(err, ERR_INPUT, "the id must be 8 characters of 0-9 A-Z a-z");
-    struct buf text = {0};
+    const struct entry *entry;
+    struct buf text = {0}, nothing = {0};
     pthread_mutex_lock(&keys->edit);
-    enum status status = text_read(keys->path, &text, err);
-    if (status == OK)
-        status = table_parse(keys->path, &text, &keys->next, err);
-    if (status == OK && !line_remove(&text, id))
-        status = error_set(err, ERR_INPUT, "no key has this id");
-    if (status == OK)
+    enum status status = edit_begin(keys, id, &text, &entry, err);
+    if (status == OK) {
+        ASSERT(line_replace(&text, id, &nothing));
         status = commit(keys, &text, err);
+    }
     pthread_mutex_unlock(&keys->edit);
     buf_free(&text);
+    return status;
+}
+
+static enum status limit_parse(const char *word, const char *value, struct key_limits *out,
+                               struct error *err)
+{
+    int limit = key_limit_find(word, strlen(word));
+    if (limit < 0)
+        return error_set(err, ERR_INPUT, "no limit has this name");
+    if (value == NULL) {
+        out->values[limit] = 0;
+        return OK;
+    }
+    const char *wrong =
+        key_limit_parse((enum key_limit)limit, value, strlen(value), &out->values[limit]);
+    return wrong == NULL ? OK : error_set(err, ERR_INPUT, "%s: %s", word, wrong);
+}
+
+enum status keys_limit(struct keys *keys, const char *id, const char *word, const char *value,
+                       struct error *err)
+{
+    const struct entry *entry;
+    struct key_limits limits;
+    struct buf text = {0}, line = {0};
+    pthread_mutex_lock(&keys->edit);
+    enum status status = edit_begin(keys, id, &text, &entry, err);
+    if (status == OK) {
+        limits = entry->key.limits;
+        status = limit_parse(word, value, &limits, err);
+    }
+    if (status == OK) {
+        char hex[HASH_CHARS + 1];
+        sodium_bin2hex(hex, sizeof hex, entry->hash, sizeof entry->hash);
+        buf_printf(&line, "%s %s %s", entry->key.id, hex, entry->key.name);
+        key_limits_print(&limits, &line);
+        buf_puts(&line, "\n");
+        ASSERT(line_replace(&text, id, &line));
+        status = commit(keys, &text, err);
+    }
+    pthread_mutex_unlock(&keys->edit);
+    buf_free(&text);
+    buf_free(&line);
     return status;
 }
 

@@ -1,19 +1,22 @@
 /*
  * API keys: a text file of hashes, looked up by id.  The file is the truth; it is read at start and
- * whenever a key is created or deleted here, and at no other time.
+ * whenever a key is changed here, and at no other time.
  *
  *   # comment
  *   ID SHA256HEX NAME
+ *   ID SHA256HEX NAME rate=60 expires=2027-12-31
  *
  * ID is 8 base62 characters, SHA256HEX the lower-case SHA-256 of the whole secret
  * "ds_<ID>_<32 base62 characters>", NAME 1 to KEY_NAME_BYTES_MAX printable ASCII characters without
- * blanks.  Secrets are 190 random bits, so a plain hash is enough and needs no salt.
- * Knows no HTTP; who has lost a secret makes a new key.
+ * blanks; what follows are limits (key_limits.h), each at most once.  Secrets are 190 random bits,
+ * so a plain hash is enough and needs no salt. Knows no HTTP; who has lost a secret makes a new
+ * key.
  */
 #ifndef V4BOX_ENGINE_KEYS_H
 #define V4BOX_ENGINE_KEYS_H
 
 #include "config/limits.h"
+#include "engine/api/key_limits.h"
 #include "engine/api/seal.h"
 #include "engine/base/status.h"
 
@@ -33,6 +36,7 @@ struct key {
     char name[KEY_NAME_BYTES_MAX + 1];
     uint64_t number; /* the id read as a base-62 number, plus one: never 0, the same after a
                         restart; serves as engine_request.reuse_namespace */
+    struct key_limits limits;
     uint8_t seal[SEAL_KEY_BYTES]; /* secret, made of the key itself: only keys_check can fill it */
 };
 
@@ -45,7 +49,8 @@ enum status MUST_CHECK keys_open(const char *path, struct keys **out, struct err
 void keys_close(struct keys *keys);
 
 /**
- * True when `secret` ([len] bytes, any content) is that of a key, which *out then describes.
+ * True when `secret` ([len] bytes, any content) is that of a key that is neither disabled nor
+ * expired, which *out then describes.
  * Hashes and compares in constant time whether or not the id exists.
  */
 bool keys_check(struct keys *keys, const char *secret, size_t len, struct key *out);
@@ -59,6 +64,11 @@ enum status MUST_CHECK keys_create(struct keys *keys, const char *name, struct k
                                    char secret[KEY_SECRET_CHARS + 1], struct error *err);
 /** Removes a key and writes the file.  @err ERR_INPUT: no such id, or the file; ERR_IO */
 enum status MUST_CHECK keys_delete(struct keys *keys, const char *id, struct error *err);
+/** Sets a limit of a key, or takes it away (value NULL), and writes the file.  Requests that run
+ * are not touched.  @err ERR_INPUT: no such id, limit or value, or the file; ERR_CAPACITY; ERR_IO
+ */
+enum status MUST_CHECK keys_limit(struct keys *keys, const char *id, const char *word,
+                                  const char *value, struct error *err);
 /** Copies all keys in the order of the file.  @return how many */
 int keys_list(struct keys *keys, struct key out[KEYS_MAX]);
 

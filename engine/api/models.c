@@ -4,9 +4,10 @@
 
 #include <string.h>
 
-static void dump_model(struct buf *out, const struct api *api)
+static void dump_model(struct buf *out, const struct exchange *x)
 {
-    int32_t context = engine_context_max(api->engine);
+    const struct api *api = x->user;
+    int32_t context = api_context_max(api, &x->key);
     buf_printf(out,
                "{\"id\":\"%s\",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"v4box\","
                "\"context_length\":%d,\"max_model_len\":%d,\"max_output_tokens\":%d}",
@@ -18,7 +19,7 @@ enum MHD_Result api_models(struct exchange *x)
 {
     struct buf body = {0};
     buf_puts(&body, "{\"object\":\"list\",\"data\":[");
-    dump_model(&body, x->user);
+    dump_model(&body, x);
     buf_puts(&body, "]}");
     return http_reply(x, 200, "application/json", &body);
 }
@@ -32,6 +33,6 @@ enum MHD_Result api_model(struct exchange *x)
         api_fail(&err, API_MODEL, "model");
         return http_reply_error(x, &err);
     }
-    dump_model(&body, api);
+    dump_model(&body, x);
     return http_reply(x, 200, "application/json", &body);
 }

@@ -59,14 +59,15 @@ static void dump_span(struct buf *out, const struct request *request, const stru
     buf_puts(out, "}");
 }
 
-static void dump_receipt(struct buf *out, const struct api *api, const struct request *request,
+static void dump_receipt(struct buf *out, const struct exchange *x, const struct request *request,
                          const struct ids *prompt, const struct chat_spans *spans)
 {
+    const struct api *api = x->user;
     size_t begin = 0;
     buf_printf(out,
                "{\"object\":\"v4box.receipt\",\"model\":\"%s\",\"profile\":\"%s\","
                "\"context_length\":%d,\"rendered_tokens\":%zu,",
-               api->model, api->profile, engine_context_max(api->engine), prompt->len);
+               api->model, api->profile, api_context_max(api, &x->key), prompt->len);
     dump_hash(out, prompt->data, prompt->len);
     buf_puts(out, ",\"messages\":[");
     for (size_t i = 0; i < spans->len; i++) {
@@ -93,7 +94,7 @@ enum MHD_Result api_receipt(struct exchange *x)
                               &request, &err) &&
                 request_render(x, &request, &prompt, &spans, &err);
     if (good)
-        dump_receipt(&body, api, &request, &prompt, &spans);
+        dump_receipt(&body, x, &request, &prompt, &spans);
     request_clear(&request);
     ids_free(&prompt);
     chat_spans_free(&spans);

@@ -18,7 +18,7 @@ struct stream {
     int32_t tokens_max, n_ids, taken;
     struct token_logprob *logprobs; /* owns [tokens_max, n_logprobs]; NULL: none */
     int32_t n_logprobs;
-    int32_t reused;
+    int32_t reused, done; /* prompt tokens */
     bool started, ended;
     enum end_reason reason;
     bool gone, stopping, unstarted, wall, heartbeat;
@@ -119,6 +119,7 @@ void stream_on_event(void *user, const struct engine_event *event)
     if (event->kind == EVENT_PREFILL) {
         s->started = true;
         s->reused = event->reused;
+        s->done = event->done;
     } else if (end) {
         s->ended = true;
         s->reason = event->reason;
@@ -186,6 +187,14 @@ int32_t stream_reused(struct stream *s)
     int32_t reused = s->reused;
     pthread_mutex_unlock(&s->lock);
     return reused;
+}
+
+int32_t stream_computed(struct stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    int32_t computed = s->done - s->reused;
+    pthread_mutex_unlock(&s->lock);
+    return computed;
 }
 
 void stream_tick(struct stream *s, int64_t now_ms)

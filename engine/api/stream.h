@@ -70,6 +70,9 @@ void stream_detach(struct stream *stream);
 /** Prompt tokens that were taken from an earlier timeline, known once the engine has started. */
 int32_t stream_reused(struct stream *stream);
 
+/** Prompt tokens that were computed so far. */
+int32_t stream_computed(struct stream *stream);
+
 /** Called from time to time: heartbeats and the bounds on waiting. */
 void stream_tick(struct stream *stream, int64_t now_ms);
 void stream_hang_up(struct stream *stream);

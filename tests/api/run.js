@@ -8,6 +8,7 @@ import { answers } from "./answers.js";
 import { errors } from "./errors.js";
 import { formats } from "./formats.js";
 import { lifecycle } from "./lifecycle.js";
+import { limits } from "./limits.js";
 import { responses } from "./responses.js";
 import { scripted } from "./scripted.js";
 import { smoke } from "./smoke.js";
@@ -20,11 +21,11 @@ const { values: flags } = parseArgs({ options: {
   url: { type: "string" },
   key: { type: "string" },
   smoke: { type: "boolean", default: false },
-  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "tools", "formats", "anthropic", "responses", "lifecycle", "scripted"] },
+  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "tools", "formats", "anthropic", "responses", "limits", "lifecycle", "scripted"] },
 } });
 
 const program = { engine: flags.engine, model: flags.model };
-const PARTS = { smoke, answers, errors, formats, anthropic, responses, tools: (server) => tools(server, program), lifecycle: () => lifecycle(program),
+const PARTS = { smoke, answers, errors, formats, anthropic, responses, limits, tools: (server) => tools(server, program), lifecycle: () => lifecycle(program),
   scripted: () => scripted(program) };
 const chosen = flags.smoke ? ["smoke"] : flags.part;
 

@@ -67,6 +67,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     api.masks = lang.masks;
     options.take_listen_fd = listen_anywhere();
     options.keys = keys;
+    options.meter = meter_create();
     options.body_bytes_max = api_body_bytes_max(&api);
     options.routes = api_routes(&options.n_routes);
     ASSERT(http_start(&options, &server, &err) == OK);

@@ -185,6 +185,35 @@ static void test_keys(void **state)
     assert_null(strstr(text_of(answer), secret));
     json_object_put(answer);
 
+    /* Limits: set, shown, taken away; wrong ones are explained. */
+    static const struct {
+        const char *args, *text; /* text: how the answer begins */
+        bool ok;
+    } LIMITS[] = {
+        {"\"limit\",\"%s\",\"rate\",\"60\"", "rate 60\n", true},
+        {"\"expire\",\"%s\",\"9999-12-31\"", "expires 9999-12-31\n", true},
+        {"\"disable\",\"%s\"", "disabled yes\n", true},
+        {"\"list\"", "%s  a\"b rate=60 expires=9999-12-31 disabled=yes\n", true},
+        {"\"enable\",\"%s\"", "disabled has no limit\n", true},
+        {"\"limit\",\"%s\",\"rate\",\"none\"", "rate has no limit\n", true},
+        {"\"expire\",\"%s\",\"never\"", "expires has no limit\n", true},
+        {"\"list\"", "%s  a\"b\n", true},
+        {"\"limit\",\"%s\",\"rate\",\"fast\"", "rate: must be a whole number", false},
+        {"\"limit\",\"%s\",\"speed\",\"1\"", "no limit has this name; limits are:", false},
+        {"\"limit\",\"%s\"", "usage: ", false},
+        {"\"disable\",\"nobodyis\"", "no key has this id", false},
+    };
+    for (size_t i = 0; i < sizeof LIMITS / sizeof LIMITS[0]; i++) {
+        char args[128], request[256], want[128];
+        snprintf(args, sizeof args, LIMITS[i].args, id);
+        snprintf(want, sizeof want, LIMITS[i].text, id);
+        snprintf(request, sizeof request, "{\"command\":\"keys\",\"args\":[%s]}", args);
+        answer = ask(request, strlen(request));
+        assert_int_equal(is_ok(answer), LIMITS[i].ok);
+        assert_memory_equal(text_of(answer), want, strlen(want));
+        json_object_put(answer);
+    }
+
     char line[128];
     snprintf(line, sizeof line, "{\"args\":[\"delete\",\"%s\"],\"command\":\"keys\"}", id);
     answer = ask(line, strlen(line));
@@ -218,7 +247,8 @@ static void test_refusals(void **state)
         {"{\"command\":\"status\",\"args\":[\"a\\nb\"]}", "args: must be short strings"},
         {"{\"command\":\"status\",\"args\":[\"x\"]}", "usage: status"},
         {"{\"command\":\"secret-command\"}", "unknown command; known are: status | keys list"},
-        {"{\"command\":\"keys\"}", "usage: keys list | keys create NAME | keys delete ID"},
+        {"{\"command\":\"keys\"}",
+         "usage: keys list | keys create NAME | keys limit ID LIMIT VALUE|none | "},
         {"{\"command\":\"keys\",\"args\":[\"create\"]}", "usage: keys"},
         {"{\"command\":\"keys\",\"args\":[\"create\",\"a\",\"b\"]}", "usage: keys"},
         {"{\"command\":\"keys\",\"args\":[\"create\",\"a b\"]}", "the name must be"},

@@ -27,6 +27,7 @@
 enum { SAY, SILENT, FLOOD };
 static atomic_int mode;
 
+static struct meter *meter;
 static struct api api;
 static struct tokenizer *tokenizer;
 static struct keys *keys;
@@ -56,7 +57,9 @@ static void fake_script(struct fake_request *r)
 static int start_server(void **state)
 {
     struct error err;
-    struct http_options options = {.keys = keys, .profile = "official", .user = &api};
+    api.meter = meter = meter_create();
+    struct http_options options = {
+        .keys = keys, .meter = meter, .profile = "official", .user = &api};
     (void)state;
     mode = SAY;
     assert_int_equal(listener_open("127.0.0.1:0", &listener, &err), OK);
@@ -74,6 +77,7 @@ static int stop_server(void **state)
     http_stop(server);
     server = NULL;
     fake_join();
+    meter_destroy(meter);
     return 0;
 }
 
@@ -499,6 +503,75 @@ static void full_queue(void **state)
     assert_serves();
 }
 
+/* Sends a request of its own.  @return whether it is answered with this status and these words */
+static bool hears(const char *text, const char *status, const char *words)
+{
+    struct buf got = {0};
+    int fd = dial();
+    tell(fd, text, strlen(text));
+    hear(fd, &got, "}}");
+    bool good = has(&got, status) && has(&got, words);
+    close(fd);
+    buf_free(&got);
+    return good;
+}
+
+static void limit(const char *word, const char *value)
+{
+    char id[KEY_ID_CHARS + 1] = {0};
+    struct error err;
+    memcpy(id, secret + 3, KEY_ID_CHARS);
+    assert_int_equal(keys_limit(keys, id, word, value, &err), OK);
+}
+
+static void limits_of_a_key(void **state)
+{
+    struct buf text = {0};
+    (void)state;
+    add_post(&text, "Connection: close\r\n", CHAT(""));
+    mode = SAY;
+    limit("rate", "2");
+    assert_serves();
+    assert_serves();
+    assert_true(hears(buf_cstr(&text), "HTTP/1.1 429", "Rate limit: "));
+    assert_true(hears(buf_cstr(&text), "Retry-After: 30\r\n", "rate_limit_exceeded"));
+    limit("rate", NULL);
+    assert_serves();
+    limit("context", "128");
+    assert_serves(); /* its answer is cut to what fits */
+    int fd = dial();
+    limit("concurrent", "1");
+    mode = SILENT;
+    post_and_wait(fd, CHAT(",\"stream\":true"));
+    assert_true(hears(buf_cstr(&text), "HTTP/1.1 429", "concurrency_limit_exceeded"));
+    close(fd);
+    limit("concurrent", NULL);
+    limit("context", NULL);
+    limit("disabled", "yes");
+    assert_true(hears(buf_cstr(&text), "HTTP/1.1 401", "Missing or unknown API key."));
+    limit("disabled", NULL);
+    assert_serves();
+    limit("tokens", "1"); /* used up by the answers before */
+    assert_true(hears(buf_cstr(&text), "HTTP/1.1 429", "daily_limit_exceeded"));
+    limit("tokens", NULL);
+    buf_free(&text);
+}
+
+/* Wrong keys from one address are told to wait some day; a good one from there is served. */
+static void wrong_keys(void **state)
+{
+    static const char WRONG[] = "GET /v1/models HTTP/1.1\r\n" HOST "Connection: close\r\n"
+                                "Authorization: Bearer ds_00000000_x\r\n\r\n";
+    int refused = 0;
+    (void)state;
+    while (hears(WRONG, "HTTP/1.1 401", "Missing or unknown API key."))
+        assert_in_range(++refused, 1, KEY_FAILURES_PER_MIN + 1);
+    assert_true(refused > 0);
+    assert_true(hears(WRONG, "HTTP/1.1 429", "rate_limit_exceeded"));
+    assert_true(hears(WRONG, "Retry-After: ", "from this address"));
+    assert_serves();
+}
+
 /* More connections than are taken: those beyond are closed unheard, and so is a newcomer while the
  * server has not yet noticed that the others left; then all is as before. */
 static void many_connections(void **state)
@@ -555,6 +628,8 @@ int main(void)
         SERVED(full_queue),
         SERVED(many_connections),
         SERVED(clean_stop),
+        SERVED(limits_of_a_key),
+        SERVED(wrong_keys),
     };
     return cmocka_run_group_tests_name("http", tests, open_all, close_all);
 }

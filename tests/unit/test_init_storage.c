@@ -24,7 +24,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KEY_A    "aB3dE6gH 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef somebody\n"
+#define KEY_A "aB3dE6gH 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef somebody\n"
+#define KEY_LIMITED(limits)                                                                        \
+    "aB3dE6gH 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef somebody " limits   \
+    "\n"
 #define SSH_REST "IGo9WjIbIYIGblrDEF2iVxi227CC7l5eOoHR9eAuRAA"
 #define SSH_KEY  "AAAAC3NzaC1lZDI1NTE5AAAAI" SSH_REST
 #define SSH_A    "ssh-ed25519 " SSH_KEY " somebody\n"
@@ -158,6 +161,11 @@ static void shapes_are_strict(void **state)
         {stored_keys_good, KEY_A KEY_A, 0, true},
         {stored_keys_good, KEY_A, sizeof KEY_A - 2, false},
         {stored_keys_good, KEY_A "x\n", 0, false},
+        {stored_keys_good, KEY_LIMITED("rate=60 expires=2027-12-31"), 0, true},
+        {stored_keys_good, KEY_LIMITED("rate=60 "), 0, false},
+        {stored_keys_good, KEY_LIMITED("rate"), 0, false},
+        {stored_keys_good, KEY_LIMITED("rate="), 0, false},
+        {stored_keys_good, KEY_LIMITED("=60"), 0, false},
         {stored_keys_good, "\n\0\n", 3, false},
         {stored_keys_good, " " KEY_A, 0, false},
         {stored_keys_good, "# \x80\n", 0, false},

@@ -131,7 +131,14 @@ static void test_malformed(void **state)
         {"aB3dEf7h 89B31e5d3f00e9d6af0ba3e2fe7f23f8c9d5e1c0b3e0e5ddc6a3aa7f3aa6d8b2 x\n",
          "line 1: SHA256HEX"},
         {"aB3dEf7h " HASH " \n", "line 1: NAME"},
-        {"aB3dEf7h " HASH " a b\n", "line 1: NAME"},
+        {"aB3dEf7h " HASH " a b\n", "line 1: what follows NAME"},
+        {"aB3dEf7h " HASH " a \n", "line 1: what follows NAME"},
+        {"aB3dEf7h " HASH " a  rate=1\n", "line 1: what follows NAME"},
+        {"aB3dEf7h " HASH " a speed=1\n", "line 1: what follows NAME"},
+        {"aB3dEf7h " HASH " a rate=1 rate=2\n", "line 1: a limit is there twice"},
+        {"aB3dEf7h " HASH " a rate=0\n", "line 1: a limit has a value"},
+        {"aB3dEf7h " HASH " a rate=1 \n", "line 1: what follows NAME"},
+        {"aB3dEf7h " HASH " a rate=1\r\n", "line 1: a limit has a value"},
         {"aB3dEf7h " HASH " x\r\n", "line 1: NAME"},
         {"#\naB3dEf7h " HASH " x", "line 2: has no end"},
         {"\r\n", "line 1: is not"},
@@ -158,7 +165,7 @@ static void test_malformed(void **state)
 static void test_hostile_bytes(void **state)
 {
     (void)state;
-    static const char GOOD[] = "# c\n" LINE;
+    static const char GOOD[] = "# c\naB3dEf7h " HASH " laptop rate=5 expires=2027-01-31\n";
     static const char BYTES[] = {0, '\n', ' ', '#', (char)0xff, 'z'};
     int accepted = 0;
     struct error err;
@@ -345,6 +352,83 @@ static void test_edited_file(void **state)
     keys_close(keys);
 }
 
+/* Limits are kept in the file, beside everything else in it, and one at a time. */
+static void test_limits(void **state)
+{
+    (void)state;
+    static const char OTHER[] = "zzzzzzzz " HASH " other rate=7\n";
+    char text[1024];
+    snprintf(text, sizeof text, "# one\n" LINE "%s# two\n", OTHER);
+    file_put(text, strlen(text));
+    struct keys *keys = open_good();
+    struct key key;
+    struct error err;
+    static const struct {
+        const char *word, *value, *line;
+    } STEPS[] = {
+        {"concurrent", "3", " concurrent=3"},
+        {"rate", "60", " rate=60 concurrent=3"}, /* in the order of the table */
+        {"rate", "61", " rate=61 concurrent=3"},
+        {"expires", "9999-12-31", " rate=61 concurrent=3 expires=9999-12-31"},
+        {"rate", NULL, " concurrent=3 expires=9999-12-31"},
+        {"tokens", NULL, " concurrent=3 expires=9999-12-31"},
+        {"concurrent", NULL, " expires=9999-12-31"},
+        {"profiles", "yes", " expires=9999-12-31 profiles=yes"},
+    };
+    for (size_t i = 0; i < sizeof STEPS / sizeof STEPS[0]; i++) {
+        assert_int_equal(keys_limit(keys, "aB3dEf7h", STEPS[i].word, STEPS[i].value, &err), OK);
+        snprintf(text, sizeof text, "# one\naB3dEf7h " HASH " laptop%s\n%s# two\n", STEPS[i].line,
+                 OTHER);
+        assert_string_equal(file_get(), text);
+        assert_true(keys_check(keys, SECRET, strlen(SECRET), &key));
+    }
+    assert_int_equal(key.limits.values[KEY_PROFILES], 1);
+    assert_int_equal(key.limits.values[KEY_RATE], 0);
+    static const struct {
+        const char *id, *word, *value;
+    } WRONG[] = {{"aB3dEf7i", "rate", "1"},
+                 {"aB3d", "rate", "1"},
+                 {"aB3dEf7h", "speed", "1"},
+                 {"aB3dEf7h", "rate", "0"},
+                 {"aB3dEf7h", "rate", "1\n"}};
+    for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++)
+        assert_int_equal(keys_limit(keys, WRONG[i].id, WRONG[i].word, WRONG[i].value, &err),
+                         ERR_INPUT);
+    assert_string_equal(file_get(), text);
+
+    /* Disabled and expired keys are unknown ones. */
+    assert_int_equal(keys_limit(keys, "aB3dEf7h", "disabled", "yes", &err), OK);
+    assert_false(check(keys, SECRET));
+    assert_int_equal(keys_limit(keys, "aB3dEf7h", "disabled", NULL, &err), OK);
+    assert_true(check(keys, SECRET));
+    assert_int_equal(keys_limit(keys, "aB3dEf7h", "expires", "2001-01-01", &err), OK);
+    assert_false(check(keys, SECRET));
+    keys_close(keys);
+}
+
+/* What is sealed for a key is sealed with more than the file has. */
+static void test_seal(void **state)
+{
+    (void)state;
+    file_put(LINE, strlen(LINE));
+    struct keys *keys = open_good();
+    struct key key, again, list[KEYS_MAX], other;
+    char secret[KEY_SECRET_CHARS + 1];
+    struct error err;
+    static const uint8_t NOTHING[SEAL_KEY_BYTES];
+    assert_true(keys_check(keys, SECRET, strlen(SECRET), &key));
+    assert_int_equal(keys_create(keys, "other", &other, secret, &err), OK);
+    assert_true(keys_check(keys, secret, strlen(secret), &other));
+    assert_memory_not_equal(key.seal, other.seal, SEAL_KEY_BYTES);
+    keys_close(keys);
+    keys = open_good(); /* the same after a restart */
+    assert_true(keys_check(keys, SECRET, strlen(SECRET), &again));
+    assert_memory_equal(key.seal, again.seal, SEAL_KEY_BYTES);
+    assert_int_equal(keys_list(keys, list), 2);
+    assert_memory_equal(list[0].seal, NOTHING, SEAL_KEY_BYTES);
+    keys_close(keys);
+}
+
 static struct keys *shared;
 
 static void *hammer(void *context)
@@ -390,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_check),        cmocka_unit_test(test_create_and_delete),
         cmocka_unit_test(test_names),        cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_edited_file),  cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_limits),       cmocka_unit_test(test_seal),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
