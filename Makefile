@@ -41,6 +41,7 @@ LIB_SRC := $(filter-out engine/main.c,$(wildcard engine/*.c engine/*/*.c kernels
 BOX_SRC := $(filter-out init/init.c init/console.c init/heart.c init/updater.c,$(wildcard init/*.c))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 FORMAT_SRC := $(wildcard config/*.h engine/*.[ch] engine/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
+              kernels/cuda/*.cu kernels/cuda/*.cuh \
               init/*.[ch] tools/*.[ch] tests/*/*.[ch])
 
 MUSL_LIB := build/musl/libv4box.a
@@ -50,7 +51,7 @@ HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
 PROGRAMS := build/engine build/console build/init build/heart build/updater build/bundle build/synth
 
-.PHONY: all help image run run-disk stop serve test unit run-unit soak-serve test-harness bench-tokenizer bench-model bench-mask tidy fuzz fuzz-setup clean setup FORCE
+.PHONY: all help image run run-disk stop serve test unit run-unit gpu test-gpu soak-serve test-harness bench-tokenizer bench-model bench-mask tidy fuzz fuzz-setup clean setup FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -104,6 +105,40 @@ build/schedules: build/musl/tests/serve/schedules.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/engine-scripted: build/musl/tests/scripted/main.o $(MUSL_LIB)
 	$(Q)musl-gcc $(LDFLAGS_MUSL) -Wl,--wrap=engine_submit -Wl,--wrap=mask_vocab_create $^ $(LIBS) -o $@
 test: build/engine-scripted
+
+# ---- the worker: the same sources for glibc, with the GPU's backend -------------------------------
+# Only libcuda.so.1 (opened at run time) and glibc are dynamic.  CUDA's compiler is not in Debian:
+# without it nothing here is built.  C++ without its library, so that C links it.
+NVCC := $(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc))
+CUDA_LIB := $(NVCC:/bin/nvcc=/lib64)
+NVFLAGS := -std=c++20 -O3 -I. -fmad=false -Werror all-warnings -Xptxas -v \
+           -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_120f,code=sm_120f \
+           -Xcompiler -Wall,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
+CFLAGS_GPU := $(CFLAGS_ALL) -O2 -g -ffunction-sections -fdata-sections
+CUDA_SRC := $(wildcard kernels/cuda/*.cu)
+WORKER_SRC := $(wildcard kernels/worker/*.c)
+GPU_PROGRAMS := build/worker build/gpu/ops
+gpu: $(if $(NVCC),$(GPU_PROGRAMS)) ## build the worker and its tests, if CUDA's nvcc is there
+	@$(if $(NVCC),,echo "skipped: no nvcc")
+
+build/gpu/%.o: %.c build/gpu/flags | setup
+	@mkdir -p $(@D)
+	$(Q)gcc $(CFLAGS_GPU) $(call ISA_FLAGS,$<) -c $< -o $@
+build/gpu/%.cu.o: %.cu $(wildcard kernels/cuda/*.cuh kernels/cuda/*.h) kernels/backend.h kernels/tensor.h
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(NVFLAGS) -c $< -o $@ 2>$@.log || { cat $@.log; exit 1; }
+build/gpu/flags: FORCE
+	@mkdir -p $(@D); cmp -s $@ - <<<'$(CFLAGS_GPU)' || echo '$(CFLAGS_GPU)' >$@
+build/gpu/libv4box.a: $(patsubst %.c,build/gpu/%.o,$(filter engine/base/% engine/model/% engine/precision/% kernels/%,$(LIB_SRC)))
+	@rm -f $@
+	$(Q)ar rcsD $@ $^
+build/gpu/libcuda-kernels.a: $(CUDA_SRC:%=build/gpu/%.o)
+	@rm -f $@
+	$(Q)ar rcsD $@ $^
+LINK_GPU = $(Q)gcc -Wl,--gc-sections $^ -L$(CUDA_LIB) -Wl,-Bstatic -lcudart_static -ljson-c -lsodium \
+           -Wl,-Bdynamic -lm -ldl -lrt -lpthread -o $@
+build/worker: $(WORKER_SRC:%.c=build/gpu/%.o) build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
+build/gpu/ops: build/gpu/tests/gpu/ops.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 
 # ---- the same with sanitizers, for tests --------------------------------------------------------
 LINK_HOST = $(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -o $@
@@ -215,6 +250,10 @@ test: all unit build/host/engine build/host/console build/host/synth build/sched
 SOAK_REQUESTS ?= 2000
 soak-serve: build/schedules build/synth ## random schedules through the serving core, bit for bit
 	@tests/serve/run.sh $(SOAK_REQUESTS)
+
+# Not a suite of `make test`: it needs a GPU.
+test-gpu: gpu build/synth ## check the GPU backend and the worker on the GPU of this machine
+	@tools/gpu.sh
 
 # Not a suite of `make test`: it fetches 180 MB.
 test-harness: build/engine ## let a real agent harness (opencode) work with the box, offline

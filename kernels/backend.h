@@ -30,6 +30,7 @@
 #include "kernels/tensor.h"
 #include "kernels/witness.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -57,11 +58,10 @@ enum attn_math {
 };
 #define ATTN_TILE  64
 #define ATTN_SPLIT 256
-_Static_assert((int)ATTN_BF16 == (int)ATTN_PREFILL_BF16 &&
-                   (int)ATTN_BF16 == (int)ATTN_DECODE_BF16 &&
-                   (int)ATTN_BF16_SPLIT_K == (int)ATTN_DECODE_BF16_SPLIT_K &&
-                   ATTN_BF16_SPLIT_K + 1 == (int)ATTN_DECODE_VALUES,
-               "every arithmetic is a value of the table");
+static_assert((int)ATTN_BF16 == (int)ATTN_PREFILL_BF16 && (int)ATTN_BF16 == (int)ATTN_DECODE_BF16 &&
+                  (int)ATTN_BF16_SPLIT_K == (int)ATTN_DECODE_BF16_SPLIT_K &&
+                  ATTN_BF16_SPLIT_K + 1 == (int)ATTN_DECODE_VALUES,
+              "every arithmetic is a value of the table");
 
 /* Cosine and sine interleaved, for one position: [ROPE_HEAD_DIM / 2][2]. */
 #define ROPE_ROW ROPE_HEAD_DIM

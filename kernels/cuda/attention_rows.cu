@@ -1,0 +1,132 @@
+/*
+ * Rows of attention on the GPU (model.md 2.3): rotations, queries, and the entries of the window.
+ * A warp holds a head: four chunks of 128 channels.
+ */
+#include "kernels/cuda/rows.cuh"
+
+#define HEAD_CHUNKS (HEAD_DIM / CHUNK)
+
+/* ---- rotations and rows --------------------------------------------------------------------- */
+
+static __global__ void rope_rows(struct rope_table_params p)
+{
+    int64_t t = blockIdx.x;
+    int i = (int)threadIdx.x;
+    double angle = p.positions[t] * p.frequency[i], s, c;
+    sincos(angle, &s, &c);
+    p.rows[t * ROPE_ROW + 2 * i] = c;
+    p.rows[t * ROPE_ROW + 2 * i + 1] = s;
+}
+
+void cuda_rope_table(struct backend *base, const struct rope_table_params *p)
+{
+    rope_rows<<<(unsigned)p->n, ROPE_HEAD_DIM / 2, 0, cuda_of(base)->stream>>>(*p);
+    launched("rope_rows");
+}
+
+static __device__ inline void load_head(const float *from, float x[HEAD_CHUNKS][4])
+{
+    for (int c = 0; c < HEAD_CHUNKS; c++)
+        load4(from + c * CHUNK + lane_id() * 4, x[c]);
+}
+
+static __device__ inline void store_head(float *to, const float x[HEAD_CHUNKS][4])
+{
+    for (int c = 0; c < HEAD_CHUNKS; c++)
+        store4(to + c * CHUNK + lane_id() * 4, x[c]);
+}
+
+/* HEAD_DIM^-0.5: the scale of attention logits. */
+#define SOFTMAX_SCALE 0.044194173824159216
+
+/* The norm as the published code computes it: every step stored in bf16. */
+static __device__ enum precision_ATTN_QNORM norm_in_bf16(float x[HEAD_CHUNKS][4])
+{
+    double sum = 0;
+    for (int c = 0; c < HEAD_CHUNKS; c++) {
+        for (int i = 0; i < 4; i++)
+            sum += round_bf16(x[c][i] * x[c][i]);
+    }
+    float mean = round_bf16((float)(warp_sum(sum) / HEAD_DIM));
+    double root = round_bf16((float)(mean + RMS_NORM_EPS));
+    float factor = round_bf16((float)(1.0 / sqrt(root)));
+    for (int c = 0; c < HEAD_CHUNKS; c++) {
+        for (int i = 0; i < 4; i++)
+            x[c][i] = round_bf16((float)((double)x[c][i] * factor));
+    }
+    return ATTN_QNORM_BF16;
+}
+
+static __device__ enum precision_ATTN_QNORM norm_in_float32(float x[HEAD_CHUNKS][4])
+{
+    warp_norm<HEAD_CHUNKS>(x, NULL, ROUND_NONE);
+    return ATTN_QNORM_FP32;
+}
+
+/* Rounds a head and says what it did. */
+static __device__ enum round round_head(enum round round, float x[HEAD_CHUNKS][4])
+{
+    enum round did = ROUND_NONE;
+    for (int c = 0; c < HEAD_CHUNKS; c++)
+        did = warp_round(round, x[c]);
+    return did;
+}
+
+static __device__ enum precision_ATTN_QUERY scale_head(float x[HEAD_CHUNKS][4])
+{
+    for (int c = 0; c < HEAD_CHUNKS; c++) {
+        for (int i = 0; i < 4; i++)
+            x[c][i] = (float)((double)x[c][i] * SOFTMAX_SCALE);
+    }
+    return round_head(ROUND_BF16, x) == ROUND_BF16 ? ATTN_QUERY_BF16_SCALED : ATTN_QUERY_FP32;
+}
+
+/* One warp a head of a token. */
+static __global__ void query_heads(struct query_params p, struct testimony say)
+{
+    int64_t unit = (int64_t)blockIdx.x * (blockDim.x / WARP) + warp_id();
+    if (unit >= (int64_t)p.n * p.heads)
+        return;
+    float x[HEAD_CHUNKS][4];
+    load_head(p.q + unit * HEAD_DIM, x);
+    enum round round = p.store == ATTN_QUERY_FP32 ? ROUND_NONE : ROUND_BF16;
+    enum precision_ATTN_QNORM norm =
+        p.norm == ATTN_QNORM_BF16 ? norm_in_bf16(x) : norm_in_float32(x);
+    enum precision_ATTN_QUERY stored =
+        round_head(round, x) == ROUND_BF16 ? ATTN_QUERY_BF16 : ATTN_QUERY_FP32;
+    warp_rotate(x[HEAD_CHUNKS - 1], p.rope + unit / p.heads * ROPE_ROW, round, false);
+    if (p.store == ATTN_QUERY_BF16_SCALED)
+        stored = scale_head(x);
+    testify(say, first_thread(), ROW_ATTN_QNORM, norm);
+    testify(say, first_thread(), ROW_ATTN_QUERY, stored);
+    store_head(p.q + unit * HEAD_DIM, x);
+}
+
+void cuda_query(struct backend *base, const struct query_params *p)
+{
+    unsigned blocks = (unsigned)ceil_div((int64_t)p->n * p->heads, 4);
+    query_heads<<<blocks, 4 * WARP, 0, cuda_of(base)->stream>>>(
+        *p, testimony_of(cuda_of(base), &p->place, p->n));
+    launched("query_heads");
+}
+
+/* One warp a token. */
+static __global__ void kv_tokens(const void *weight, struct kv_store_params p, struct testimony say)
+{
+    int64_t t = blockIdx.x, slot = (p.position + t) % p.ring_slots;
+    float x[HEAD_CHUNKS][4];
+    load_head(p.kv + t * HEAD_DIM, x);
+    enum round all = warp_norm<HEAD_CHUNKS>(x, weight, p.round);
+    warp_rotate(x[HEAD_CHUNKS - 1], p.rope + t * ROPE_ROW, p.round, false);
+    testify_entry(say, first_thread(), all, warp_round_nope<HEAD_CHUNKS>(p.round_nope, x));
+    store_head(p.ring + slot * HEAD_DIM, x);
+}
+
+void cuda_kv_store(struct backend *base, const struct kv_store_params *p)
+{
+    struct cuda_backend *b = cuda_of(base);
+    ASSERT(p->ring_slots >= SLIDING_WINDOW - 1 + p->n); /* nothing a query of this step needs */
+    kv_tokens<<<(unsigned)p->n, WARP, 0, b->stream>>>(weight_get(b, &p->weight).data, *p,
+                                                      testimony_of(b, &p->place, p->n));
+    launched("kv_tokens");
+}

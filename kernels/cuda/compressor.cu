@@ -1,0 +1,142 @@
+/* Compressed entries on the GPU (model.md 2.4, 2.5): pooling, and the queries of the indexer. */
+#include "kernels/cuda/rows.cuh"
+
+/* grid: tokens */
+static __global__ void store_tokens(const float *ape, struct compressor_store_params p)
+{
+    int64_t t = blockIdx.x, position = p.position + t;
+    int64_t slot = position % p.ring_slots * p.width;
+    ape += position % p.ratio * p.width;
+    for (int32_t c = (int32_t)threadIdx.x; c < p.width; c += (int32_t)blockDim.x) {
+        p.kappa_ring[slot + c] = p.kappa[t * p.width + c];
+        p.gamma_ring[slot + c] = p.gamma[t * p.width + c] + ape[c];
+    }
+}
+
+void cuda_compressor_store(struct backend *base, const struct compressor_store_params *p)
+{
+    struct cuda_backend *b = cuda_of(base);
+    ASSERT(p->ape.store == STORE_F32 && p->ape.rows == p->ratio && p->ape.cols == p->width);
+    ASSERT(p->ring_slots >= p->n); /* tokens are stored side by side */
+    store_tokens<<<(unsigned)p->n, 256, 0, b->stream>>>(weight_floats(b, &p->ape), *p);
+    launched("store_tokens");
+}
+
+/* Of the rows that a block pools: its own and, when blocks overlap, the first halves of the block
+ * before (absent in front of block 0) with the second halves of its own. */
+struct pooled_rows {
+    int64_t from, first; /* positions */
+    int32_t n;
+};
+
+static __device__ inline pooled_rows rows_of_block(const compressor_pool_params &p, int64_t block)
+{
+    bool overlap = p.width == 2 * p.dim;
+    int64_t first = block * p.ratio, from = overlap && block > 0 ? first - p.ratio : first;
+    return {from, first, (int32_t)(first + p.ratio - from)};
+}
+
+/* One channel: sum over rows of softmax(gamma) * kappa. */
+template <typename T>
+static __device__ float pool_channel(const compressor_pool_params &p, const pooled_rows &rows,
+                                     int32_t c)
+{
+    bool overlap = p.width == 2 * p.dim;
+    T most = -INFINITY, total = 0, sum = 0;
+    for (int32_t i = 0; i < rows.n; i++) {
+        int64_t at = rows.from + i;
+        int64_t offset = at % p.ring_slots * p.width + (overlap && at >= rows.first ? p.dim : 0);
+        T gamma = p.gamma_ring[offset + c];
+        most = i == 0 || gamma > most ? gamma : most;
+    }
+    for (int32_t i = 0; i < rows.n; i++) {
+        int64_t at = rows.from + i;
+        int64_t offset = at % p.ring_slots * p.width + (overlap && at >= rows.first ? p.dim : 0);
+        T e = exp((T)p.gamma_ring[offset + c] - most);
+        total += e;
+        sum += e * p.kappa_ring[offset + c];
+    }
+    return (float)(sum / total);
+}
+
+/* The Hadamard transform of an index key or query, or none. */
+static __device__ void warp_rotate_key(bool rotate, enum round round, float x[4],
+                                       const testimony &say)
+{
+    if (!rotate) {
+        testify(say, first_thread(), ROW_INDEX_ROTATE, INDEX_ROTATE_OFF);
+        return;
+    }
+    warp_hadamard(x);
+    warp_round(round, x);
+    testify(say, first_thread(), ROW_INDEX_ROTATE, INDEX_ROTATE_ON);
+}
+
+/* One block of N * CHUNK threads a finished block; its first warp ends the row. */
+template <int N>
+static __global__ void pool_blocks(const void *weight, struct compressor_pool_params p,
+                                   struct testimony say)
+{
+    __shared__ float row[N * CHUNK];
+    int64_t block = p.block + blockIdx.x;
+    pooled_rows rows = rows_of_block(p, block);
+    row[threadIdx.x] = p.precise ? pool_channel<double>(p, rows, (int32_t)threadIdx.x)
+                                 : pool_channel<float>(p, rows, (int32_t)threadIdx.x);
+    __syncthreads();
+    if (warp_id() != 0)
+        return;
+    float x[N][4];
+    for (int c = 0; c < N; c++) {
+        load4(row + c * CHUNK + lane_id() * 4, x[c]);
+        warp_round(p.round, x[c]);
+    }
+    enum round all = warp_norm<N>(x, weight, p.round), part;
+    warp_rotate(x[N - 1], p.rope + (int64_t)blockIdx.x * ROPE_ROW, p.round, false);
+    if (p.index) {
+        warp_rotate_key(p.rotate, p.round, x[0], say);
+        part = warp_round(p.round_rotated, x[0]);
+        testify_key(say, first_thread(), all, part);
+    } else {
+        part = warp_round_nope<N>(p.round_nope, x);
+        testify_entry(say, first_thread(), all, part);
+    }
+    for (int c = 0; c < N; c++)
+        store4(p.cache + block * p.dim + c * CHUNK + lane_id() * 4, x[c]);
+}
+
+void cuda_compressor_pool(struct backend *base, const struct compressor_pool_params *p)
+{
+    struct cuda_backend *b = cuda_of(base);
+    ASSERT(p->width == p->dim || p->width == 2 * p->dim);
+    ASSERT(p->ratio <= RATIO_HCA && p->dim == (p->index ? INDEX_HEAD_DIM : HEAD_DIM));
+    struct testimony say = testimony_of(b, &p->place, p->n);
+    const void *weight = weight_get(b, &p->weight).data;
+    if (p->dim == HEAD_DIM)
+        pool_blocks<HEAD_DIM / CHUNK><<<(unsigned)p->n, HEAD_DIM, 0, b->stream>>>(weight, *p, say);
+    else
+        pool_blocks<1><<<(unsigned)p->n, INDEX_HEAD_DIM, 0, b->stream>>>(weight, *p, say);
+    launched("pool_blocks");
+}
+
+/* One warp a head of a token. */
+static __global__ void index_queries(struct index_query_params p, struct testimony say)
+{
+    int64_t unit = (int64_t)blockIdx.x * (blockDim.x / WARP) + warp_id();
+    if (unit >= (int64_t)p.n * p.heads)
+        return;
+    float x[4], *q = p.q + unit * INDEX_HEAD_DIM + lane_id() * 4;
+    load4(q, x);
+    warp_rotate(x, p.rope + unit / p.heads * ROPE_ROW, p.round, false);
+    warp_rotate_key(p.rotate, p.round, x, say);
+    testify_key(say, first_thread(), p.round, warp_round(p.round_rotated, x));
+    store4(q, x);
+}
+
+void cuda_index_query(struct backend *base, const struct index_query_params *p)
+{
+    struct cuda_backend *b = cuda_of(base);
+    static_assert(INDEX_HEAD_DIM == CHUNK, "a warp holds an index head");
+    index_queries<<<(unsigned)ceil_div((int64_t)p->n * p->heads, 4), 4 * WARP, 0, b->stream>>>(
+        *p, testimony_of(b, &p->place, p->n));
+    launched("index_queries");
+}

@@ -1,0 +1,242 @@
+/* The CUDA backend as an object: the device, scratch memory, plain memory, the table, the timer. */
+#include "kernels/cuda/ops.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void cuda_check(cudaError_t error, const char *what, const char *file, int line)
+{
+    if (error == cudaSuccess)
+        return;
+    fprintf(stderr, "%s:%d: the GPU failed: %s: %s\n", file, line, what, cudaGetErrorString(error));
+    exit(EXIT_FAILURE);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static void *reserve(struct backend *base, size_t bytes)
+{
+    void *memory = NULL;
+    if (cudaMalloc(&memory, bytes) != cudaSuccess) {
+        (void)cudaGetLastError(); /* a refusal is an answer, not a failure */
+        return NULL;
+    }
+    CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, cuda_of(base)->stream));
+    return memory;
+}
+
+static void release(struct backend *base, void *memory, size_t bytes)
+{
+    (void)base;
+    (void)bytes;
+    CUDA_CHECK(cudaFree(memory)); /* waits for the device */
+}
+
+static void clear(struct backend *base, void *memory, size_t bytes)
+{
+    CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, cuda_of(base)->stream));
+}
+
+static void upload(struct backend *base, void *device, const void *host, size_t bytes)
+{
+    /* From pageable memory: the call returns when the bytes are on their way. */
+    cudaStream_t stream = cuda_of(base)->stream;
+    CUDA_CHECK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream));
+}
+
+static void download(struct backend *base, void *host, const void *device, size_t bytes)
+{
+    cudaStream_t stream = cuda_of(base)->stream;
+    CUDA_CHECK(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream));
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+}
+
+static void copy(struct backend *base, void *device_to, const void *device_from, size_t bytes)
+{
+    cudaStream_t stream = cuda_of(base)->stream;
+    CUDA_CHECK(cudaMemcpyAsync(device_to, device_from, bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
+/* ---- the object ----------------------------------------------------------------------------- */
+
+static void destroy(struct backend *base)
+{
+    if (base == NULL)
+        return;
+    struct cuda_backend *b = cuda_of(base);
+    CUDA_CHECK(cudaStreamSynchronize(b->stream));
+    weight_map_destroy(b->weights);
+    CUDA_CHECK(cudaFree(b->scratch));
+    CUDA_CHECK(cudaStreamDestroy(b->stream));
+    free(b);
+}
+
+static const char *variant(const struct backend *base)
+{
+    return ((const struct cuda_backend *)base)->variant;
+}
+
+static void witness_read(struct backend *base, struct witness_table *out)
+{
+    struct cuda_backend *b = cuda_of(base);
+    download(base, out, b->witness, sizeof *out);
+    clear(base, b->witness, sizeof *out);
+}
+
+static const struct backend_ops OPS = {
+    .destroy = destroy,
+    .variant = variant,
+    .reserve = reserve,
+    .release = release,
+    .clear = clear,
+    .upload = upload,
+    .download = download,
+    .copy = copy,
+    .embed = cuda_embed,
+    .hc_pre = cuda_hc_pre,
+    .hc_post = cuda_hc_post,
+    .hc_head = cuda_hc_head,
+    .rms_norm = cuda_rms_norm,
+    .linear = cuda_linear,
+    .grouped = cuda_grouped,
+    .rope_table = cuda_rope_table,
+    .query = cuda_query,
+    .kv_store = cuda_kv_store,
+    .compressor_store = cuda_compressor_store,
+    .compressor_pool = cuda_compressor_pool,
+    .index_query = cuda_index_query,
+    .index_select = cuda_index_select,
+    .attention = cuda_attention,
+    .route = cuda_route,
+    .experts = cuda_experts,
+    .mtp_join = cuda_mtp_join,
+    .witness_read = witness_read,
+};
+
+/* Fills the pointers; without a base it only counts. */
+static size_t scratch_carve(struct cuda_backend *b, char *base)
+{
+    const struct backend_limits *l = &b->limits;
+    const int64_t tokens = l->tokens, entries = tokens * l->top;
+    int64_t width = l->group_cols; /* of all rows of a token that are made ready at once */
+    width = width > l->cols ? width : l->cols;
+    width = width > 2 * l->hidden ? width : 2 * l->hidden;
+    width = width > (int64_t)l->top * l->inner ? width : (int64_t)l->top * l->inner;
+    const int64_t values = tokens * width;
+    const struct {
+        void *member;
+        int64_t bytes;
+    } PIECES[] = {
+        {&b->rounded, values * 4},
+        {&b->half.part[0], values * 2},
+        {&b->half.part[1], values * 2},
+        {&b->half.part[2], values * 2},
+        {&b->half.scale, values / CHUNK * 4},
+        {&b->half.n_parts, values / CHUNK},
+        {&b->bfloat.part[0], tokens * l->cols * 2},
+        {&b->bfloat.part[1], tokens * l->cols * 2},
+        {&b->bfloat.part[2], tokens * l->cols * 2},
+        {&b->bfloat.n_parts, tokens},
+        {&b->witness, (int64_t)sizeof *b->witness},
+        {&b->mixes, tokens * (HC_MIX + 1) * 8},
+        {&b->attention_states, (int64_t)ATTENTION_STATES_BYTES},
+        {&b->index_scores, (int64_t)INDEX_SCORES_MAX * 8},
+        {&b->router, tokens * l->experts * 4},
+        {&b->entry_token, entries * 4},
+        {&b->entry_of, entries * 4},
+        {&b->entry_weight, entries * 4},
+        {&b->items, entries * (int64_t)sizeof(struct item)},
+        {&b->n_items, 4},
+        {&b->gate, entries * l->inner * 4},
+        {&b->up, entries * l->inner * 4},
+        {&b->down, entries * l->hidden * 4},
+    };
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++) {
+        void *at = base == NULL ? NULL : base + used;
+        memcpy(PIECES[i].member, &at, sizeof at);
+        used += ((size_t)PIECES[i].bytes + 255) / 256 * 256;
+    }
+    return used;
+}
+
+/* The kernels are built for compute capability 9.0 and 12.x. */
+static bool device_fits(int device, struct cuda_backend *b)
+{
+    struct cudaDeviceProp prop;
+    if (cudaGetDeviceProperties(&prop, device) != cudaSuccess)
+        return false;
+    snprintf(b->variant, sizeof b->variant, "cuda sm_%d%d", prop.major, prop.minor);
+    return (prop.major == 9 && prop.minor == 0) || prop.major == 12;
+}
+
+struct backend *backend_cuda_create(int device, const struct backend_limits *limits,
+                                    const char **reason)
+{
+    struct cuda_backend *b = (struct cuda_backend *)calloc(1, sizeof *b);
+    *reason = "no GPU that this program was built for";
+    if (b == NULL || cudaSetDevice(device) != cudaSuccess || !device_fits(device, b)) {
+        free(b);
+        return NULL;
+    }
+    ASSERT(limits->cols % CHUNK == 0);
+    b->base.ops = &OPS;
+    b->limits = *limits;
+    if (cudaMalloc(&b->scratch, scratch_carve(b, NULL)) != cudaSuccess) {
+        *reason = "too little memory on the GPU";
+        free(b);
+        return NULL;
+    }
+    scratch_carve(b, (char *)b->scratch);
+    CUDA_CHECK(cudaMemset(b->witness, 0, sizeof *b->witness));
+    CUDA_CHECK(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
+    b->weights = weight_map_create();
+    return &b->base;
+}
+
+/* ---- times ---------------------------------------------------------------------------------- */
+
+struct cuda_timer {
+    cudaStream_t stream; /* borrows */
+    cudaEvent_t begin, end;
+};
+
+struct cuda_timer *cuda_timer_create(struct backend *b)
+{
+    struct cuda_timer *timer = (struct cuda_timer *)calloc(1, sizeof *timer);
+    ASSERT(timer != NULL);
+    timer->stream = cuda_of(b)->stream;
+    CUDA_CHECK(cudaEventCreate(&timer->begin));
+    CUDA_CHECK(cudaEventCreate(&timer->end));
+    return timer;
+}
+
+void cuda_timer_destroy(struct cuda_timer *timer)
+{
+    CUDA_CHECK(cudaEventDestroy(timer->begin));
+    CUDA_CHECK(cudaEventDestroy(timer->end));
+    free(timer);
+}
+
+void cuda_timer_run(struct cuda_timer *timer, void (*work)(void *user), void *user, int warm,
+                    int times, float *out)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CUDA_CHECK(cudaStreamSynchronize(timer->stream));
+    CUDA_CHECK(cudaStreamBeginCapture(timer->stream, cudaStreamCaptureModeThreadLocal));
+    work(user);
+    CUDA_CHECK(cudaStreamEndCapture(timer->stream, &graph));
+    CUDA_CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    for (int i = -warm; i < times; i++) {
+        CUDA_CHECK(cudaEventRecord(timer->begin, timer->stream));
+        CUDA_CHECK(cudaGraphLaunch(exec, timer->stream));
+        CUDA_CHECK(cudaEventRecord(timer->end, timer->stream));
+        CUDA_CHECK(cudaEventSynchronize(timer->end));
+        if (i >= 0)
+            CUDA_CHECK(cudaEventElapsedTime(&out[i], timer->begin, timer->end));
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(exec));
+    CUDA_CHECK(cudaGraphDestroy(graph));
+}

@@ -1,0 +1,40 @@
+/*
+ * The CUDA backend: every operation of kernels/backend.h on one GPU.  A failing GPU ends the
+ * process with one line that says why: nothing behind such a failure can be trusted.
+ *
+ * Weights are named by where they lie in host memory (the mapped checkpoint); their copies on the
+ * device, re-ordered for the kernels, are made at first use and kept.
+ */
+#ifndef V4BOX_KERNELS_CUDA_CUDA_H
+#define V4BOX_KERNELS_CUDA_CUDA_H
+
+#include "kernels/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A backend on GPU number `device`, all scratch memory taken.
+ *  @own  ops->destroy
+ *  @return NULL with a reason: no such GPU, none that the kernels were built for, no memory */
+struct backend *backend_cuda_create(int device, const struct backend_limits *limits,
+                                    const char **reason);
+
+/** Random weights on the device for a tensor whose host addresses are only names (reserved, never
+ *  read): benchmarks at a size that no checkpoint here has. */
+void backend_cuda_synth(struct backend *b, const struct tensor *w, uint64_t seed);
+
+/* Times of a region of the stream, by the device's own clock. */
+struct cuda_timer;
+struct cuda_timer *cuda_timer_create(struct backend *b);
+void cuda_timer_destroy(struct cuda_timer *timer);
+/** Records what `work` enqueues as a graph, replays it `warm` times, then `times` times.
+ *  @unit milliseconds; out[times] */
+void cuda_timer_run(struct cuda_timer *timer, void (*work)(void *user), void *user, int warm,
+                    int times, float *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

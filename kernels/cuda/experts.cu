@@ -1,0 +1,270 @@
+/*
+ * The mixture of experts on the GPU (model.md 2.6).  Entries (token, choice) are sorted by expert
+ * on the device and cut into items of as many entries as one tile takes; products.cu multiplies
+ * items.  Sums go by expert number within a token.
+ */
+#include "kernels/cuda/rows.cuh"
+
+/* ---- routing -------------------------------------------------------------------------------- */
+
+/* sqrt(log(1 + e^z)), stable on both sides */
+static __device__ double sqrt_softplus(double z)
+{
+    return sqrt(fmax(z, 0.0) + log1p(exp(-fabs(z))));
+}
+
+/* The `top` best of score + bias, the lowest number first on ties; by one warp. */
+static __device__ void choose_best(double *key, int32_t n, int32_t top, int32_t *chosen)
+{
+    for (int32_t i = 0; i < top; i++) {
+        double best = -INFINITY;
+        int32_t at = INT32_MAX;
+        for (int32_t e = lane_id(); e < n; e += WARP) {
+            if (key[e] > best || (key[e] == best && e < at))
+                best = key[e], at = e;
+        }
+        for (int step = WARP / 2; step > 0; step /= 2) {
+            double other = __shfl_xor_sync(ALL_LANES, best, step);
+            int32_t other_at = __shfl_xor_sync(ALL_LANES, at, step);
+            if (other > best || (other == best && other_at < at))
+                best = other, at = other_at;
+        }
+        if (lane_id() == 0) {
+            chosen[i] = at;
+            key[at] = -INFINITY;
+        }
+        __syncwarp();
+    }
+}
+
+static __device__ void sort_ascending(int32_t *list, int32_t n)
+{
+    for (int32_t i = 1; i < n; i++) {
+        int32_t value = list[i], at = i;
+        for (; at > 0 && list[at - 1] > value; at--)
+            list[at] = list[at - 1];
+        list[at] = value;
+    }
+}
+
+/* One warp a token. */
+static __global__ void route_tokens(const float *router, int32_t experts, const float *bias,
+                                    const int64_t *tid2eid, struct route_params p,
+                                    struct testimony say)
+{
+    __shared__ double score[EXPERTS_MAX], key[EXPERTS_MAX];
+    __shared__ int32_t chosen[TOP_EXPERTS_MAX];
+    int64_t t = blockIdx.x;
+    for (int32_t e = lane_id(); e < experts; e += WARP) {
+        score[e] = sqrt_softplus(router[t * experts + e]);
+        double k = bias == NULL ? 0 : score[e] + bias[e];
+        key[e] = isnan(k) ? -INFINITY : k; /* what is chosen stays within the experts */
+    }
+    __syncwarp();
+    if (tid2eid == NULL)
+        choose_best(key, experts, p.top, chosen);
+    else if (lane_id() < p.top)
+        chosen[lane_id()] = (int32_t)tid2eid[(int64_t)p.ids[t] * p.top + lane_id()];
+    __syncwarp();
+    if (lane_id() != 0)
+        return;
+    sort_ascending(chosen, p.top);
+    double sum = 0, scaling = 1;
+    for (int32_t i = 0; i < p.top; i++)
+        sum += score[chosen[i]];
+    if (p.scale == MOE_SCALE_GATE) {
+        scaling = p.scaling;
+        testify(say, first_thread(), ROW_MOE_SCALE, MOE_SCALE_GATE, scaling);
+    }
+    for (int32_t i = 0; i < p.top; i++) {
+        p.experts[t * p.top + i] = chosen[i];
+        p.weights[t * p.top + i] = (float)(score[chosen[i]] / sum * scaling);
+    }
+}
+
+void cuda_route(struct backend *base, const struct route_params *p)
+{
+    struct cuda_backend *b = cuda_of(base);
+    ASSERT(p->gate.rows <= b->limits.experts && p->gate.rows <= EXPERTS_MAX);
+    ASSERT((p->bias.data == NULL) != (p->tid2eid.data == NULL) && p->top <= p->gate.rows);
+    ASSERT(p->top <= TOP_EXPERTS_MAX && p->n <= b->limits.tokens);
+    struct products products = {};
+    products.n = 1, products.tokens = p->n, products.groups = 1;
+    products.x = p->x, products.round_in = ROUND_NONE;
+    products.in_row = SAY_NOTHING, products.say = testimony_of(b, &p->place, p->n);
+    products.list[0] = {weight_get(b, &p->gate), b->router, p->round, p->precise,
+                        ROW_MOE_ROUTE,           ROW_SUM};
+    products_run(b, &products);
+    const float *bias = p->bias.data == NULL ? NULL : weight_floats(b, &p->bias);
+    const int64_t *table = (const int64_t *)weight_get(b, &p->tid2eid).data;
+    route_tokens<<<(unsigned)p->n, WARP, 0, b->stream>>>(b->router, p->gate.rows, bias, table, *p,
+                                                         products.say);
+    launched("route_tokens");
+}
+
+/* ---- sorting entries ------------------------------------------------------------------------ */
+
+/* Choices of a step, in shared memory while they are sorted. */
+#define CHOICES_MAX (STEP_TOKENS_MAX * TOP_EXPERTS_MAX)
+
+struct sort_params {
+    const int32_t *chosen;
+    const float *weights;
+    int32_t n, top, width, n_routed, experts; /* experts: the shared ones too */
+    int32_t per_item;
+    int32_t *entry_token, *entry_of, *n_items;
+    float *entry_weight;
+    struct item *items;
+};
+
+#define SORT_THREADS 512
+
+static __device__ inline int32_t expert_of(const sort_params &p, const int32_t *chosen, int32_t t,
+                                           int32_t i)
+{
+    return i < p.top ? chosen[t * p.top + i] : p.n_routed + i - p.top;
+}
+
+/* One block: counts, first places by a scan, then each expert's thread gathers its entries in
+ * order of tokens, so that the order is the same every time. */
+static __global__ void sort_entries(struct sort_params p)
+{
+    __shared__ int32_t count[SORT_THREADS], items[SORT_THREADS], chosen[CHOICES_MAX];
+    int32_t e = (int32_t)threadIdx.x;
+    count[e] = 0;
+    for (int32_t i = e; i < p.n * p.top; i += SORT_THREADS)
+        chosen[i] = p.chosen[i];
+    __syncthreads();
+    for (int32_t i = e; i < p.n * p.width; i += SORT_THREADS)
+        atomicAdd(&count[expert_of(p, chosen, i / p.width, i % p.width)], 1);
+    __syncthreads();
+    int32_t mine = count[e], my_items = (mine + p.per_item - 1) / p.per_item;
+    items[e] = my_items;
+    __syncthreads();
+    for (int32_t step = 1; step < SORT_THREADS; step *= 2) { /* inclusive scans */
+        int32_t a = e >= step ? count[e - step] : 0, b = e >= step ? items[e - step] : 0;
+        __syncthreads();
+        count[e] += a;
+        items[e] += b;
+        __syncthreads();
+    }
+    int32_t first = count[e] - mine, item = items[e] - my_items;
+    if (e == SORT_THREADS - 1)
+        *p.n_items = items[e];
+    for (int32_t i = 0; i < my_items; i++) {
+        int32_t done = i * p.per_item, left = mine - done;
+        p.items[item + i] = {e, first + done, left < p.per_item ? left : p.per_item};
+    }
+    if (mine == 0)
+        return;
+    int32_t at = first;
+    for (int32_t t = 0; t < p.n && at < first + mine; t++) {
+        for (int32_t i = 0; i < p.width; i++) {
+            if (expert_of(p, chosen, t, i) != e)
+                continue;
+            /* rows of x for shared experts, which are rounded by themselves, follow the others */
+            p.entry_token[at] = i < p.top ? t : p.n + t;
+            p.entry_weight[at] = i < p.top ? p.weights[(int64_t)t * p.top + i] : 1.0f;
+            p.entry_of[t * p.width + i] = at++;
+        }
+    }
+}
+
+/* ---- the layer ------------------------------------------------------------------------------ */
+
+/* grid: chunks of hidden, tokens; one warp a block.  In order of the token's choices. */
+template <typename T>
+static __global__ void sum_tokens(const float *down, const int32_t *entry_of,
+                                  struct experts_params p, struct testimony say)
+{
+    int64_t t = blockIdx.y;
+    int32_t at = (int32_t)blockIdx.x * CHUNK + lane_id() * 4, width = p.top + p.n_shared;
+    T sum[4] = {};
+    float v[4];
+    for (int32_t i = 0; i < width; i++) {
+        load4(down + (int64_t)entry_of[t * width + i] * p.hidden + at, v);
+        for (int k = 0; k < 4; k++)
+            sum[k] += v[k];
+        if (p.scale == MOE_SCALE_KERNEL && i == p.top - 1) {
+            float scaling = (float)p.scaling;
+            for (int k = 0; k < 4; k++) /* the sum is stored in float32 in between */
+                sum[k] = (T)(float)sum[k] * scaling;
+            testify(say, first_thread(), ROW_MOE_SCALE, MOE_SCALE_KERNEL, scaling);
+        }
+    }
+    for (int k = 0; k < 4; k++)
+        v[k] = (float)sum[k];
+    enum round did = warp_round(p.round_out, v);
+    testify(say, first_thread(), ROW_ACT_STORE, value_of_round(did));
+    store4(p.out + t * p.hidden + at, v);
+}
+
+/* Entries of an item: enough for what an expert gets on the average, so that its weights are read
+ * once, and not more, since columns without a token cost as much. */
+static int32_t item_entries(int32_t n_entries, int32_t experts)
+{
+    int32_t average = n_entries / experts;
+    return average <= 6 ? 8 : average <= 12 ? 16 : 32;
+}
+
+void cuda_experts(struct backend *base, const struct experts_params *p)
+{
+    struct cuda_backend *b = cuda_of(base);
+    int32_t width = p->top + p->n_shared, experts = p->n_routed + p->n_shared;
+    ASSERT(width <= b->limits.top && width <= TOP_EXPERTS_MAX + 1 && experts <= SORT_THREADS);
+    ASSERT(p->n <= b->limits.tokens && p->inner <= b->limits.inner);
+    ASSERT(p->inner % CHUNK == 0 && p->hidden % CHUNK == 0);
+    ASSERT(p->n * p->top <= CHOICES_MAX);
+    int32_t n = p->n * width;
+    struct sort_params sort = {p->chosen, p->weights, p->n, p->top, width, p->n_routed, experts};
+    sort.per_item = item_entries(n, experts);
+    sort.entry_token = b->entry_token, sort.entry_of = b->entry_of, sort.n_items = b->n_items;
+    sort.entry_weight = b->entry_weight, sort.items = b->items;
+    sort_entries<<<1, SORT_THREADS, 0, b->stream>>>(sort);
+    launched("sort_entries");
+
+    struct testimony say = testimony_of(b, &p->place, p->n);
+    struct prepare in = {.x = p->x,
+                         .rows = 2 * p->n,
+                         .x_rows = p->n,
+                         .cols = p->hidden,
+                         .other = p->n,
+                         .round_in = p->round_in,
+                         .round_other = p->round_shared,
+                         .in_row = SAY_NOTHING,
+                         .other_row = SAY_NOTHING};
+    in.rounded = p->precise ? b->rounded : NULL;
+    in.half = p->precise ? NULL : &b->half;
+    prepare_run(b, &in);
+    struct expert_products products = {
+        weight_experts(b, p->experts, experts), n, experts, p->inner, p->hidden, sort.per_item};
+    products.precise = p->precise, products.round = p->round_out, products.say = say;
+    expert_products_run(b, &products);
+
+    struct prepare mid = {.x = b->gate,
+                          .up = b->up,
+                          .weight = b->entry_weight,
+                          .limit = p->limit,
+                          .rows = n,
+                          .x_rows = n,
+                          .cols = p->inner,
+                          .other = p->n * p->top,
+                          .round_mid = p->round_out,
+                          .round_in = p->round_in,
+                          .round_other = p->round_shared,
+                          .in_row = ROW_MOE_EXPERTS,
+                          .other_row = ROW_DENSE_LINEAR,
+                          .say = say,
+                          .precise = p->precise};
+    mid.rounded = in.rounded, mid.half = in.half;
+    prepare_run(b, &mid);
+    products.rows = p->hidden, products.cols = p->inner, products.second = true;
+    expert_products_run(b, &products);
+
+    dim3 grid((unsigned)(p->hidden / CHUNK), (unsigned)p->n);
+    if (p->precise)
+        sum_tokens<double><<<grid, WARP, 0, b->stream>>>(b->down, b->entry_of, *p, say);
+    else
+        sum_tokens<float><<<grid, WARP, 0, b->stream>>>(b->down, b->entry_of, *p, say);
+    launched("sum_tokens");
+}

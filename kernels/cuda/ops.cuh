@@ -1,0 +1,200 @@
+/*
+ * What the files of the CUDA backend share: its struct, checked calls, the device's view of a
+ * weight, and the operations (one group a file).  Rounding and row helpers are in rows.cuh.
+ */
+#ifndef V4BOX_KERNELS_CUDA_OPS_CUH
+#define V4BOX_KERNELS_CUDA_OPS_CUH
+
+#include <stdbool.h>
+
+#include "config/limits.h"
+#include "kernels/check.h"
+#include "kernels/cuda/cuda.h"
+
+#include <cuda_runtime.h>
+
+/* A GPU failure ends the process: with a reason, and not as a broken invariant. */
+#define CUDA_CHECK(call) cuda_check((call), #call, __FILE__, __LINE__)
+void cuda_check(cudaError_t error, const char *what, const char *file, int line);
+
+/* Lanes of a warp. */
+#define WARP 32
+/* What sm_120 gives a block; H200 would hide a larger wish (227 KB). */
+#define SHARED_BYTES_MAX 101376
+/* Values of a row that a warp handles at once: four a lane. */
+#define CHUNK 128
+
+/* A weight as the kernels see it; FP4 is re-ordered (weights.cu). */
+struct weight {
+    const void *data;
+    const uint8_t *scale;
+    int32_t rows, cols;
+    enum store store;
+};
+
+struct expert_weights {
+    struct weight w1, w2, w3;
+};
+
+/* Rows of activations for the tensor cores (products.cu): sums of up to three 16-bit numbers. */
+#define OPERAND_PARTS 3
+struct operand {
+    uint16_t *part[OPERAND_PARTS]; /* [rows, cols] float16, or bfloat16 */
+    float *scale;                  /* [rows, cols / CHUNK] of float16; NULL: bfloat16 */
+    uint8_t *n_parts;              /* [rows] */
+};
+
+struct weight_map; /* host address -> device copy */
+
+/* What an operation's kernels write their evidence into (kernels/witness.h), and for which rows. */
+struct testimony {
+    struct witness_table *table; /* device */
+    struct place place;
+    int32_t n;
+};
+/* A row of the precision table, or nothing to say. */
+#define SAY_NOTHING (-1)
+
+struct cuda_backend {
+    struct backend base; /* first */
+    struct backend_limits limits;
+    cudaStream_t stream;
+    char variant[64];
+    struct weight_map *weights;    /* owns */
+    struct witness_table *witness; /* in scratch */
+
+    void *scratch;               /* owns (device); everything below lies in it */
+    float *rounded;              /* [tokens * top, cols] input after round_in, for precise sums */
+    struct operand half, bfloat; /* [tokens * max(groups, top), cols] */
+    double *mixes;               /* [tokens, HC_MIX + 1] */
+    void *attention_states;      /* [ATTENTION_STATES_BYTES] */
+    double *index_scores;        /* [INDEX_SCORES_MAX] */
+    float *router;               /* [tokens, experts] */
+    int32_t *entry_token;        /* [tokens * top] entries (token, choice) sorted by expert */
+    int32_t *entry_of;           /* [tokens, top] */
+    float *entry_weight;         /* [tokens * top] */
+    struct item *items;          /* [tokens * top] */
+    int32_t *n_items;            /* [1] */
+    float *gate, *up;            /* [tokens * top, inner] */
+    float *down;                 /* [tokens * top, hidden] */
+};
+
+/* Partial results of attention held at once: of HEADS_MAX heads in double, a token at
+ * POSITIONS_MAX takes 17 MiB. */
+#define ATTENTION_STATES_BYTES ((size_t)256 << 20)
+
+/* Index scores held at once (128 MiB of doubles). */
+#define INDEX_SCORES_MAX (16 << 20)
+
+/* Some entries of one expert, as many as one tile of a product takes. */
+struct item {
+    int32_t expert, first, n;
+};
+
+static inline struct cuda_backend *cuda_of(struct backend *b)
+{
+    return (struct cuda_backend *)b;
+}
+
+static inline int32_t ceil_div(int64_t a, int64_t b)
+{
+    return (int32_t)((a + b - 1) / b);
+}
+
+static inline struct testimony testimony_of(struct cuda_backend *b, const struct place *place,
+                                            int32_t n)
+{
+    ASSERT(place->n_decode >= 0 && place->n_decode <= n);
+    return {b->witness, *place, n};
+}
+
+/* After each launch: a refused one would otherwise show far away. */
+static inline void launched(const char *kernel)
+{
+    cuda_check(cudaPeekAtLastError(), kernel, "launch", 0);
+}
+
+/* ---- weights (weights.cu) ------------------------------------------------------------------- */
+struct weight_map *weight_map_create(void);
+void weight_map_destroy(struct weight_map *map);
+/* The device's copy of a tensor, made now if there is none. */
+struct weight weight_get(struct cuda_backend *b, const struct tensor *t);
+const float *weight_floats(struct cuda_backend *b, const struct tensor *t);
+/* The same for a table of experts; device memory. */
+const struct expert_weights *weight_experts(struct cuda_backend *b, const struct expert *experts,
+                                            int32_t n);
+
+/* ---- products (products.cu) ----------------------------------------------------------------- */
+/* y = x W^T over rows that `prepare` made ready. */
+struct product {
+    struct weight w;
+    float *y;         /* [x rows / groups, w.rows] */
+    enum round round; /* of y: ROUND_NONE or ROUND_BF16 */
+    bool precise;
+    int round_row, sum_row; /* of the precision table */
+};
+struct products {
+    struct product list[LINEAR_OUTS_MAX];
+    int32_t n;      /* of the list */
+    int32_t tokens; /* rows of y */
+    int32_t groups; /* row r of x belongs to token r / groups and to rows of group r % groups */
+    const float *x; /* [tokens * groups, cols] before round_in */
+    enum round round_in;
+    int in_row; /* of the precision table, or SAY_NOTHING */
+    struct testimony say;
+};
+void products_run(struct cuda_backend *b, const struct products *p);
+/* The same over the experts' items: w1 and w3 into gate and up, or w2 into down. */
+struct expert_products {
+    const struct expert_weights *experts; /* device */
+    int32_t n_entries, n_experts, rows, cols;
+    int32_t per_item;     /* entries of an item at most, a multiple of 8 */
+    bool second, precise; /* second: w2 over gate, after SwiGLU */
+    enum round round;     /* of y */
+    struct testimony say;
+};
+void expert_products_run(struct cuda_backend *b, const struct expert_products *p);
+/* Makes rows ready: rounds them, and splits them into what the tensor cores take. */
+struct prepare {
+    const float *x; /* [x_rows, cols]; row r is made of row r % x_rows */
+    const float
+        *up; /* NULL; else x is silu(min(x, limit)) * clamp(up) * weight, in front of it all */
+    const float *weight; /* [rows] */
+    double limit;
+    int32_t rows, x_rows, cols;
+    int32_t other;        /* from this row on, round_other and other_row */
+    enum round round_mid; /* of the SwiGLU */
+    enum round round_in, round_other;
+    int in_row, other_row; /* of the precision table, or SAY_NOTHING */
+    struct testimony say;
+    bool precise;   /* of the SwiGLU */
+    float *rounded; /* each NULL when nobody wants it */
+    const struct operand *half, *bfloat;
+};
+void prepare_run(struct cuda_backend *b, const struct prepare *p);
+
+/* ---- operations ----------------------------------------------------------------------------- */
+void cuda_embed(struct backend *b, const struct embed_params *p);
+void cuda_rms_norm(struct backend *b, const struct rms_norm_params *p);
+void cuda_linear(struct backend *b, const struct linear_params *p);
+void cuda_grouped(struct backend *b, const struct grouped_params *p);
+
+void cuda_hc_pre(struct backend *b, const struct hc_pre_params *p);
+void cuda_hc_post(struct backend *b, const struct hc_post_params *p);
+void cuda_hc_head(struct backend *b, const struct hc_head_params *p);
+void cuda_mtp_join(struct backend *b, const struct mtp_join_params *p);
+
+void cuda_rope_table(struct backend *b, const struct rope_table_params *p);
+void cuda_query(struct backend *b, const struct query_params *p);
+void cuda_kv_store(struct backend *b, const struct kv_store_params *p);
+void cuda_attention(struct backend *b, const struct attention_params *p);
+
+void cuda_compressor_store(struct backend *b, const struct compressor_store_params *p);
+void cuda_compressor_pool(struct backend *b, const struct compressor_pool_params *p);
+void cuda_index_query(struct backend *b, const struct index_query_params *p);
+void cuda_index_select(struct backend *b, const struct index_select_params *p);
+
+void cuda_route(struct backend *b, const struct route_params *p);
+void cuda_experts(struct backend *b, const struct experts_params *p);
+
+#endif

@@ -1,0 +1,177 @@
+/*
+ * Stored weights in the registers of a warp, and the tensor core instructions that take them.
+ *
+ * A warp multiplies 16 rows of a matrix with 8 columns (tokens), 128 values of a row at a time.
+ * Lane (g, t) = (lane / 4, lane % 4) holds, of rows g and g + 8, four units of 8 neighbouring
+ * values: where they stand in the 128 follows from how few wide loads bring them (unit_at).  The
+ * order of the sum inside of an instruction is nobody's business, so the same places of the tokens'
+ * rows are given to the other operand and nothing needs to move between lanes.
+ */
+#ifndef V4BOX_KERNELS_CUDA_PRODUCTS_CUH
+#define V4BOX_KERNELS_CUDA_PRODUCTS_CUH
+
+#include "kernels/cuda/ops.cuh"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+/* Rows of a warp's tile, and its columns. */
+#define TILE_ROWS 16
+#define TILE_COLS 8
+/* Units of 8 values that a lane holds of one row's chunk. */
+#define UNITS 4
+
+/* float16 holds FP4 values times 2^-14. */
+#define FP4_HALF_SCALE 16384.0f
+
+/* Plain nibbles to the order of weights.cu. */
+static __device__ inline uint32_t fp4_pack(uint32_t word)
+{
+    /* place of each value's sign in its half */
+    const int sign_at[4] = {15, 12, 14, 13};
+    uint32_t out = 0;
+    for (int i = 0; i < 8; i++) {
+        uint32_t code = word >> (4 * i) & 15;
+        int half = i % 2 * 16, pair = i / 2;
+        out |= (code & 7) << (half + 9 - 3 * pair);
+        out |= (code >> 3) << (half + sign_at[pair]);
+    }
+    return out;
+}
+
+/* Pair i of a re-ordered word (values 2 i and 2 i + 1) as float16, times 2^-14. */
+static __device__ inline uint32_t fp4_pair(uint32_t word, int i)
+{
+    switch (i) {
+    case 0:
+        return word & 0x8e008e00;
+    case 1:
+        return word << 3 & 0x8e008e00;
+    case 2:
+        return (word << 6 & 0x0e000e00) | (word << 1 & 0x80008000);
+    default:
+        return (word << 9 & 0x0e000e00) | (word << 2 & 0x80008000);
+    }
+}
+
+/* Two e4m3 values as float16. */
+static __device__ inline uint32_t fp8_pair(uint32_t two)
+{
+    __half2_raw h = __nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)two, __NV_E4M3);
+    return (uint32_t)h.x | (uint32_t)h.y << 16;
+}
+
+/* E8M0: 2^(s - 127) */
+static __device__ inline float e8m0_value(uint32_t s)
+{
+    return __uint_as_float(s == 0 ? 0x400000 : s << 23);
+}
+
+/* One row's chunk in one lane. */
+template <enum store S> struct lane_row {
+    static constexpr int LOADS = S == STORE_FP4 ? 1 : S == STORE_FP8 ? 2 : 4;
+    uint4 raw[LOADS];
+    uint32_t scales; /* FP4: of the four units */
+
+    __device__ inline void load(const struct weight &w, int row, int chunk, int t)
+    {
+        const char *at = (const char *)w.data;
+        if (S == STORE_FP4) {
+            at += ((int64_t)row * w.cols + chunk * CHUNK) / 2 + 16 * t;
+            raw[0] = __ldg((const uint4 *)at);
+            scales = __ldg((const uint32_t *)w.scale + (int64_t)row * (w.cols / CHUNK) + chunk);
+        } else if (S == STORE_FP8) {
+            at += (int64_t)row * w.cols + chunk * CHUNK + 16 * t;
+            raw[0] = __ldg((const uint4 *)at);
+            raw[1 % LOADS] = __ldg((const uint4 *)(at + 64));
+        } else {
+            at += ((int64_t)row * w.cols + chunk * CHUNK + 8 * t) * 2;
+#pragma unroll
+            for (int u = 0; u < LOADS; u++)
+                raw[u] = __ldg((const uint4 *)(at + 64 * u));
+        }
+    }
+
+    __device__ inline void unit(int u, uint32_t pair[4]) const
+    {
+        if (S == STORE_FP4) {
+            uint32_t word = u == 0 ? raw[0].x : u == 1 ? raw[0].y : u == 2 ? raw[0].z : raw[0].w;
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                pair[i] = fp4_pair(word, i);
+        } else if (S == STORE_FP8) {
+            const uint4 &q = raw[u / 2 % LOADS];
+            uint32_t a = u % 2 ? q.z : q.x, b = u % 2 ? q.w : q.y;
+            pair[0] = fp8_pair(a & 0xffff), pair[1] = fp8_pair(a >> 16);
+            pair[2] = fp8_pair(b & 0xffff), pair[3] = fp8_pair(b >> 16);
+        } else {
+            const uint4 &q = raw[u % LOADS];
+            pair[0] = q.x, pair[1] = q.y, pair[2] = q.z, pair[3] = q.w;
+        }
+    }
+};
+
+/* Where unit u of lane t begins within a chunk. */
+template <enum store S> static __device__ inline int unit_at(int u, int t)
+{
+    return S == STORE_FP8 ? u / 2 * 64 + 16 * t + u % 2 * 8 : u * 32 + t * 8;
+}
+
+/* d[16, 8] += a[16, 16] b[16, 8]; a: rows g and g + 8, b: column g. */
+template <bool HALF>
+static __device__ inline void mma(float d[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                                  uint32_t b0, uint32_t b1)
+{
+    if (HALF)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+            "{%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+            "{%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+/* Four neighbouring values from column 4 * lane of a chunk, for sums in double. */
+static __device__ inline void weight_quad(const struct weight &w, int row, int chunk, int lane,
+                                          float v[4])
+{
+    int64_t at = (int64_t)row * w.cols + chunk * CHUNK + 4 * lane;
+    switch (w.store) {
+    case STORE_F32: {
+        float4 q = *(const float4 *)((const float *)w.data + at);
+        v[0] = q.x, v[1] = q.y, v[2] = q.z, v[3] = q.w;
+        break;
+    }
+    case STORE_BF16: {
+        ushort4 q = *(const ushort4 *)((const uint16_t *)w.data + at);
+        v[0] = __uint_as_float((uint32_t)q.x << 16), v[1] = __uint_as_float((uint32_t)q.y << 16);
+        v[2] = __uint_as_float((uint32_t)q.z << 16), v[3] = __uint_as_float((uint32_t)q.w << 16);
+        break;
+    }
+    case STORE_FP8: {
+        uint32_t q = *(const uint32_t *)((const uint8_t *)w.data + at);
+        float scale = e8m0_value(w.scale[row / FP8_BLOCK * (w.cols / CHUNK) + chunk]);
+        uint32_t pair[2] = {fp8_pair(q & 0xffff), fp8_pair(q >> 16)};
+        for (int i = 0; i < 4; i++)
+            v[i] = __half2float(__ushort_as_half((uint16_t)(pair[i / 2] >> i % 2 * 16))) * scale;
+        break;
+    }
+    default: { /* FP4; see weights.cu for the places */
+        const uint32_t *words = (const uint32_t *)w.data + (at - 4 * lane) / 8;
+        uint32_t word = words[lane % 8 / 2 * 4 + lane / 8];
+        float scale =
+            e8m0_value(w.scale[(int64_t)row * (w.cols / FP4_GROUP) + chunk * UNITS + lane / 8]) *
+            FP4_HALF_SCALE;
+        for (int i = 0; i < 4; i++) {
+            uint32_t pair = fp4_pair(word, lane % 2 * 2 + i / 2);
+            v[i] = __half2float(__ushort_as_half((uint16_t)(pair >> i % 2 * 16))) * scale;
+        }
+    }
+    }
+}
+
+#endif

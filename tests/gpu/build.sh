@@ -1,0 +1,37 @@
+#!/bin/bash
+# Compiles the GPU backend and the worker where CUDA's compiler is, and sees how the worker ends where
+# no GPU is.  What needs a GPU is in tools/gpu.sh.  Prints TAP.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+echo 1..2
+out=$(env MAKEFLAGS= make --no-print-directory gpu 2>&1)
+status=$?
+if grep -q '^skipped: no nvcc' <<<"$out"; then
+    echo "ok 1 - the GPU backend compiles # SKIP no nvcc"
+    echo "ok 2 - the worker without a GPU # SKIP no nvcc"
+    exit 0
+fi
+if [ "$status" -eq 0 ]; then
+    echo "ok 1 - the GPU backend compiles"
+else
+    tail -20 <<<"$out"
+    echo "not ok 1 - the GPU backend compiles"
+    exit 1
+fi
+what="without a GPU the worker ends with status 2 and one line that says so"
+if [ -e /dev/nvidia0 ]; then
+    echo "ok 2 - $what # SKIP a GPU is here"
+    exit 0
+fi
+ids=$(mktemp)
+trap 'rm -f "$ids"' EXIT
+echo '[1, 2]' >"$ids"
+err=$(build/worker logits --model rootfs/models/demo --ids "$ids" --profile official 2>&1 >/dev/null)
+status=$?
+if [ "$status" -eq 2 ] && [ "$(wc -l <<<"$err")" -eq 1 ] && grep -q 'GPU 0: no GPU' <<<"$err"; then
+    echo "ok 2 - $what"
+else
+    echo "# status $status: $err"
+    echo "not ok 2 - $what"
+    exit 1
+fi
