@@ -95,7 +95,8 @@
 #define BOOT_INTERFACE_WAIT_MS 5000  /* a driver probes its card after its module is loaded */
 #define END_SETTLE_MS          200   /* lets the answer to `poweroff` reach its reader */
 #define NET_TRY_S_MAX          3600  /* of `net ... --try`: longer is no trial */
-#define SSH_KEY_LINE_BYTES     256   /* type, 68 characters, and a name of CONTROL_WORD_BYTES */
+#define END_TRY_MS             5000 /* the updater passes the answer on, over SSH, before the restart */
+#define SSH_KEY_LINE_BYTES     256 /* type, 68 characters, and a name of CONTROL_WORD_BYTES */
 #define PANIC_DELAY_S          10 /* long enough to read the console, short enough for a remote box */
 
 #endif

@@ -48,7 +48,8 @@ static int64_t boot_ms;
 static int ending;     /* 0, or the argument for reboot() */
 static bool resetting; /* on the way, config becomes new */
 static struct gate gate;
-static bool starved; /* the watchdog is fed no more */
+static bool starved;       /* the watchdog is fed no more */
+static int64_t restart_ms; /* when the machine restarts by itself; 0: not */
 
 /* ---- commands of the control socket ------------------------------------------------------------
  */
@@ -304,7 +305,7 @@ static void command_slot_try(const struct request *request, struct text *answer)
         return;
     }
     journal_printf(&box.journal, "init", "slot %s is tried next", request->word[1]);
-    ending = RB_AUTOBOOT;
+    restart_ms = clock_ms() + END_TRY_MS;
     say(answer, true, "the box restarts to try it, and comes back by itself if it is no good\n");
 }
 
@@ -408,10 +409,12 @@ static int look_after_start(void)
     case GATE_NOTHING:
         break;
     }
-    if (box.slots.rescue && now_ms >= RESCUE_MS && ending == 0) {
+    if (box.slots.rescue && restart_ms == 0 && now_ms >= RESCUE_MS) {
         slots_forget_tries(&box.slots);
-        ending = RB_AUTOBOOT;
+        restart_ms = now_ms;
     }
+    if (restart_ms != 0 && now_ms >= restart_ms && ending == 0)
+        ending = RB_AUTOBOOT;
     bool alive = gate_is_alive(&gate, &engine, now_ms);
     if (!alive && !starved)
         journal_printf(&box.journal, "init", "the engine gives no sign of life%s",
@@ -419,7 +422,7 @@ static int look_after_start(void)
     starved = !alive;
     if (alive)
         watchdog_feed(&box.watchdog, now_ms);
-    return WATCHDOG_FEED_MS;
+    return restart_ms != 0 ? END_SETTLE_MS : WATCHDOG_FEED_MS;
 }
 
 /* ---- the loop -----------------------------------------------------------------------------------
