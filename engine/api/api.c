@@ -43,6 +43,17 @@ const struct route *api_routes(int *n_routes)
     return ROUTES;
 }
 
+static const struct route METRICS_ROUTES[] = {
+    {"GET", "/metrics", true, false, api_metrics, NULL},
+    {"GET", "/healthz", true, false, health, NULL},
+};
+
+const struct route *api_metrics_routes(int *n_routes)
+{
+    *n_routes = (int)(sizeof METRICS_ROUTES / sizeof METRICS_ROUTES[0]);
+    return METRICS_ROUTES;
+}
+
 static bool thinking_default(const char *row)
 {
     static const struct {

@@ -6,6 +6,7 @@
 #define V4BOX_ENGINE_API_API_H
 
 #include "engine/api/http.h"
+#include "engine/api/metrics.h"
 #include "engine/api/turns.h"
 #include "engine/engine.h"
 #include "engine/text/chat.h"
@@ -23,6 +24,7 @@ struct api {
     const struct tokenizer *tokenizer; /* borrows */
     struct turns *turns;               /* borrows; NULL: nothing is remembered */
     struct meter *meter;               /* borrows; NULL: nothing is counted */
+    struct metrics *metrics;           /* borrows; NULL: the same */
     const struct mask_vocab *masks;    /* borrows; NULL: answers are held to no rule */
     struct chat_tokens tokens;
     char model[MODEL_ID_BYTES];
@@ -48,6 +50,8 @@ int32_t api_context_max(const struct api *api, const struct key *key);
 int64_t api_body_bytes_max(const struct api *api);
 
 const struct route *api_routes(int *n_routes);
+/** The routes of the listener for metrics; they need no key. */
+const struct route *api_metrics_routes(int *n_routes);
 
 extern const struct dialect ANTHROPIC_DIALECT; /* anthropic.c */
 extern const struct dialect RESPONSES_DIALECT; /* responses.c */
@@ -60,5 +64,6 @@ enum MHD_Result api_responses(struct exchange *x); /* responses.c */
 enum MHD_Result api_receipt(struct exchange *x);   /* receipt.c */
 enum MHD_Result api_models(struct exchange *x);    /* models.c */
 enum MHD_Result api_model(struct exchange *x);
+enum MHD_Result api_metrics(struct exchange *x); /* metrics_page.c */
 
 #endif

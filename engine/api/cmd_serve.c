@@ -21,7 +21,7 @@
 #define PATH_BYTES 4096 /* PATH_MAX of Linux */
 
 struct flags {
-    const char *model, *listen, *keys, *admin; /* borrow from argv */
+    const char *model, *listen, *keys, *admin, *metrics; /* borrow from argv */
     const char *isa, *profile;
     int threads, context, sessions, draft, keepalive_ms;
     const char *names[HTTP_NAMES_MAX];
@@ -34,13 +34,16 @@ struct box {
     struct tokenizer *tokenizer; /* owns */
     struct keys *keys;           /* owns */
     struct listener listener;    /* owns the path; the fd goes to `http` */
+    struct listener scraped;     /* the same for `http_metrics` */
     struct turns *turns;         /* owns */
     struct meter *meter;         /* owns */
+    struct metrics *metrics;     /* owns */
     struct mask_vocab *masks;    /* owns */
     struct api api;
-    struct http_server *http; /* owns */
-    struct admin *admin;      /* owns; NULL without --admin */
-    struct admin_scope scope; /* borrows all of the above */
+    struct http_server *http;         /* owns */
+    struct http_server *http_metrics; /* owns; NULL without --metrics */
+    struct admin *admin;              /* owns; NULL without --admin */
+    struct admin_scope scope;         /* borrows all of the above */
 };
 
 /* ---- flags ---------------------------------------------------------------------------------- */
@@ -54,6 +57,7 @@ static const struct {
     {"--listen", offsetof(struct flags, listen), 0},
     {"--keys", offsetof(struct flags, keys), 0},
     {"--admin", offsetof(struct flags, admin), 0},
+    {"--metrics", offsetof(struct flags, metrics), 0},
     {"--isa", offsetof(struct flags, isa), 0},
     {"--profile", offsetof(struct flags, profile), 0},
     {"--threads", offsetof(struct flags, threads), CPU_THREADS_MAX},
@@ -154,6 +158,7 @@ static enum status open_text(struct box *box, const struct flags *flags, struct 
     box->api.heartbeat_ms = flags->keepalive_ms;
     box->api.turns = box->turns = turns_create();
     box->api.meter = box->meter = meter_create();
+    box->api.metrics = box->metrics = metrics_create();
     if (status == OK)
         status = mask_vocab_create(box->tokenizer, &box->api.tokens, &box->masks, err);
     box->api.masks = box->masks;
@@ -168,6 +173,7 @@ static enum status open_http(struct box *box, const struct flags *flags, struct 
     struct http_options options = {.take_listen_fd = box->listener.fd,
                                    .keys = box->keys,
                                    .meter = box->meter,
+                                   .metrics = box->metrics,
                                    .names = flags->names,
                                    .n_names = flags->n_names,
                                    .body_bytes_max = api_body_bytes_max(&box->api),
@@ -178,6 +184,27 @@ static enum status open_http(struct box *box, const struct flags *flags, struct 
     return http_start(&options, &box->http, err);
 }
 
+/* Nothing of it is routed where the API listens. */
+static enum status open_metrics(struct box *box, const struct flags *flags, struct error *err)
+{
+    if (flags->metrics == NULL)
+        return OK;
+    enum status status = listener_open(flags->metrics, &box->scraped, err);
+    if (status != OK)
+        return status;
+    struct http_options options = {.take_listen_fd = box->scraped.fd,
+                                   .names = flags->names,
+                                   .n_names = flags->n_names,
+                                   .profile = box->scope.profile,
+                                   .user = &box->api};
+    options.routes = api_metrics_routes(&options.n_routes);
+    box->scraped.fd = -1;
+    status = http_start(&options, &box->http_metrics, err);
+    if (status == OK)
+        printf("metrics on %s\n", box->scraped.text);
+    return status;
+}
+
 static enum status open_box(struct box *box, const struct flags *flags, struct error *err)
 {
     enum status status = open_engine(box, flags, err);
@@ -185,6 +212,8 @@ static enum status open_box(struct box *box, const struct flags *flags, struct e
         status = open_text(box, flags, err);
     if (status == OK)
         status = keys_open(flags->keys, &box->keys, err);
+    if (status == OK)
+        status = open_metrics(box, flags, err);
     if (status == OK)
         status = open_http(box, flags, err);
     if (status != OK || flags->admin == NULL)
@@ -200,12 +229,15 @@ static enum status open_box(struct box *box, const struct flags *flags, struct e
 static void close_box(struct box *box)
 {
     admin_stop(box->admin);
+    http_stop(box->http_metrics);
+    listener_close(&box->scraped);
     http_stop(box->http);
     listener_close(&box->listener);
     keys_close(box->keys);
     engine_destroy(box->engine);
     turns_destroy(box->turns);
     meter_destroy(box->meter);
+    metrics_destroy(box->metrics);
     mask_vocab_destroy(box->masks);
     tokenizer_close(box->tokenizer);
 }
@@ -228,7 +260,7 @@ int cmd_serve(int argc, char **argv)
 {
     struct flags flags;
     struct error err = {0};
-    struct box box = {.listener = {.fd = -1}};
+    struct box box = {.listener = {.fd = -1}, .scraped = {.fd = -1}};
     sigset_t stop_signals;
     int signal_number = 0;
     prepare_process(&stop_signals);

@@ -89,15 +89,19 @@ static void break_off(struct completion *c, enum api_code code)
     if (code == API_OK)
         return;
     api_fail(&c->error, code, NULL);
-    if (c->events)
-        c->surface->fault(&c->reply, &c->error);
+    if (!c->events) /* told, and counted, as a status */
+        return;
+    metrics_error(c->reply.api->metrics, code);
+    c->surface->fault(&c->reply, &c->error);
 }
 
 static void close_with(struct completion *c, enum finish finish)
 {
     c->reply.finish = finish;
     c->reply.reasoning_tokens = answer_reasoning_tokens(c->answer);
-    c->reply.reused_tokens = stream_reused(c->stream);
+    struct stream_progress progress;
+    stream_progress_get(c->stream, &progress);
+    c->reply.reused_tokens = progress.reused;
     c->phase = PHASE_CLOSED;
     remember(c);
     if (c->events)
@@ -417,23 +421,45 @@ bool completion_start(const struct api *api, const struct exchange *x,
     return true;
 }
 
-void completion_free(void *completion)
+/* Nothing was begun when the engine did not take it. */
+static void account(const struct completion *c)
 {
     static const char *const FINISHES[] = {[FINISH_STOP] = "stop",
                                            [FINISH_STRING] = "stop string",
                                            [FINISH_LENGTH] = "length",
                                            [FINISH_CALLS] = "tool calls"};
+    const struct api *api = c->reply.api;
+    bool closed = c->phase == PHASE_CLOSED, failed = !closed && c->error.code != API_OK;
+    struct stream_progress progress;
+    stream_progress_get(c->stream, &progress);
+    log_line(LOG_LEVEL_INFO, "api", "%s prompt=%d reused=%d answer=%d finish=%s", c->reply.id,
+             c->reply.prompt_tokens, progress.reused, c->reply.answer_tokens,
+             closed   ? FINISHES[c->reply.finish]
+             : failed ? api_error_row(c->error.code)->code
+                      : "cancelled");
+    metrics_answer(api->metrics, &(struct metrics_answer){
+                                     .finish = failed                             ? METRICS_ERROR
+                                               : !closed                          ? METRICS_ABORT
+                                               : c->reply.finish == FINISH_LENGTH ? METRICS_LENGTH
+                                                                                  : METRICS_STOP,
+                                     .started_ms = progress.started_ms,
+                                     .first_token_ms = progress.first_token_ms,
+                                     .last_token_ms = progress.last_token_ms,
+                                     .ended_ms = progress.age_ms,
+                                     .prompt_tokens = c->reply.prompt_tokens,
+                                     .answer_tokens = c->reply.answer_tokens});
+    if (api->meter != NULL)
+        meter_tokens(api->meter, c->turn.key, meter_now(),
+                     progress.computed + c->reply.answer_tokens);
+}
+
+void completion_free(void *completion)
+{
     struct completion *c = completion;
     if (c->phase == PHASE_OPEN)
         engine_cancel(c->engine, c->number);
-    log_line(LOG_LEVEL_INFO, "api", "%s prompt=%d reused=%d answer=%d finish=%s", c->reply.id,
-             c->reply.prompt_tokens, stream_reused(c->stream), c->reply.answer_tokens,
-             c->phase == PHASE_CLOSED  ? FINISHES[c->reply.finish]
-             : c->error.code != API_OK ? api_error_row(c->error.code)->code
-                                       : "cancelled");
-    if (c->reply.api->meter != NULL)
-        meter_tokens(c->reply.api->meter, c->turn.key, meter_now(),
-                     stream_computed(c->stream) + c->reply.answer_tokens);
+    if (c->number != 0)
+        account(c);
     stream_detach(c->stream);
     stream_release(c->stream);
     answer_destroy(c->answer);

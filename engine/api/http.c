@@ -84,6 +84,7 @@ enum MHD_Result http_reply_error(struct exchange *x, const struct api_error *err
     const struct api_error_row *row = api_error_row(err->code);
     const struct dialect *dialect = x->route == NULL ? NULL : x->route->dialect;
     struct buf body = {0};
+    metrics_error(x->server->options.metrics, err->code);
     if (dialect == NULL)
         api_error_dump(&body, err);
     else

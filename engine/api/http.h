@@ -13,6 +13,7 @@
 #include "engine/api/head.h"
 #include "engine/api/keys.h"
 #include "engine/api/meter.h"
+#include "engine/api/metrics.h"
 #include "engine/base/buf.h"
 
 #include <microhttpd.h>
@@ -50,6 +51,7 @@ struct http_options {
     int n_routes;
     struct keys *keys;        /* borrows */
     struct meter *meter;      /* borrows */
+    struct metrics *metrics;  /* borrows; NULL: errors are not counted */
     const char *const *names; /* borrows [n_names]: what Host may say, see head.h */
     int n_names;
     int64_t body_bytes_max;

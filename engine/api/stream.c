@@ -18,7 +18,7 @@ struct stream {
     int32_t tokens_max, n_ids, taken;
     struct token_logprob *logprobs; /* owns [tokens_max, n_logprobs]; NULL: none */
     int32_t n_logprobs;
-    int32_t reused, done; /* prompt tokens */
+    struct stream_progress progress;
     bool started, ended;
     enum end_reason reason;
     bool gone, stopping, unstarted, wall, heartbeat;
@@ -92,6 +92,13 @@ static void wake(struct stream *s)
     s->suspended = NULL;
 }
 
+/* At least 1: 0 says that it was not. */
+static int64_t since(const struct stream *s)
+{
+    int64_t ms = clock_ms() - s->created_ms;
+    return ms > 0 ? ms : 1;
+}
+
 static struct token_logprob *logprobs_of(struct stream *s, int32_t token_idx)
 {
     return s->n_logprobs == 0 ? NULL : s->logprobs + (int64_t)token_idx * s->n_logprobs;
@@ -100,6 +107,9 @@ static struct token_logprob *logprobs_of(struct stream *s, int32_t token_idx)
 static void keep_token(struct stream *s, const struct engine_event *event)
 {
     ASSERT(s->n_ids < s->tokens_max);
+    s->progress.last_token_ms = since(s);
+    if (s->n_ids == 0)
+        s->progress.first_token_ms = s->progress.last_token_ms;
     struct token_logprob *to = logprobs_of(s, s->n_ids);
     s->ids[s->n_ids++] = event->id;
     if (to == NULL)
@@ -117,9 +127,11 @@ void stream_on_event(void *user, const struct engine_event *event)
     pthread_mutex_lock(&s->lock);
     ASSERT(!s->ended);
     if (event->kind == EVENT_PREFILL) {
+        if (!s->started)
+            s->progress.started_ms = since(s);
         s->started = true;
-        s->reused = event->reused;
-        s->done = event->done;
+        s->progress.reused = event->reused;
+        s->progress.computed = event->done - event->reused;
     } else if (end) {
         s->ended = true;
         s->reason = event->reason;
@@ -181,20 +193,12 @@ void stream_detach(struct stream *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-int32_t stream_reused(struct stream *s)
+void stream_progress_get(struct stream *s, struct stream_progress *out)
 {
     pthread_mutex_lock(&s->lock);
-    int32_t reused = s->reused;
+    *out = s->progress;
+    out->age_ms = clock_ms() - s->created_ms;
     pthread_mutex_unlock(&s->lock);
-    return reused;
-}
-
-int32_t stream_computed(struct stream *s)
-{
-    pthread_mutex_lock(&s->lock);
-    int32_t computed = s->done - s->reused;
-    pthread_mutex_unlock(&s->lock);
-    return computed;
 }
 
 void stream_tick(struct stream *s, int64_t now_ms)

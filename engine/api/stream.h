@@ -67,11 +67,16 @@ enum stream_news stream_next(struct stream *stream, struct MHD_Connection *conne
 /** The connection is finished: nothing will resume it any more. */
 void stream_detach(struct stream *stream);
 
-/** Prompt tokens that were taken from an earlier timeline, known once the engine has started. */
-int32_t stream_reused(struct stream *stream);
-
-/** Prompt tokens that were computed so far. */
-int32_t stream_computed(struct stream *stream);
+/* How far the engine is with it. */
+struct stream_progress {
+    int32_t reused;   /* prompt tokens that were taken from an earlier timeline, .. */
+    int32_t computed; /* .. and that were computed so far */
+    /* When its work began, its first and its latest token came; since the stream was created, 0:
+     * not yet. */
+    int64_t started_ms, first_token_ms, last_token_ms;
+    int64_t age_ms; /* now */
+};
+void stream_progress_get(struct stream *stream, struct stream_progress *out);
 
 /** Called from time to time: heartbeats and the bounds on waiting. */
 void stream_tick(struct stream *stream, int64_t now_ms);

@@ -9,6 +9,7 @@ import { errors } from "./errors.js";
 import { formats } from "./formats.js";
 import { lifecycle } from "./lifecycle.js";
 import { limits } from "./limits.js";
+import { metrics } from "./metrics.js";
 import { responses } from "./responses.js";
 import { scripted } from "./scripted.js";
 import { smoke } from "./smoke.js";
@@ -21,12 +22,12 @@ const { values: flags } = parseArgs({ options: {
   url: { type: "string" },
   key: { type: "string" },
   smoke: { type: "boolean", default: false },
-  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "tools", "formats", "anthropic", "responses", "limits", "lifecycle", "scripted"] },
+  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "tools", "formats", "anthropic", "responses", "limits", "metrics", "lifecycle", "scripted"] },
 } });
 
 const program = { engine: flags.engine, model: flags.model };
 const PARTS = { smoke, answers, errors, formats, anthropic, responses, limits, tools: (server) => tools(server, program), lifecycle: () => lifecycle(program),
-  scripted: () => scripted(program) };
+  metrics: () => metrics(program), scripted: () => scripted(program) };
 const chosen = flags.smoke ? ["smoke"] : flags.part;
 
 if (flags.url) {

@@ -93,6 +93,12 @@ int32_t engine_retry_after_s(struct engine *engine)
     return FAKE_RETRY_S;
 }
 
+void engine_stats_get(struct engine *engine, struct engine_stats *out)
+{
+    (void)engine;
+    *out = (struct engine_stats){.requests = (uint64_t)atomic_load(&fake_count)};
+}
+
 void engine_cancel(struct engine *engine, uint64_t number)
 {
     (void)engine;

@@ -1,0 +1,32 @@
+/* GET /metrics: puts together what engine, memory and answers count. */
+#include "engine/api/api.h"
+
+#include <stdlib.h>
+
+enum MHD_Result api_metrics(struct exchange *x)
+{
+    const struct api *api = x->user;
+    struct engine_stats engine;
+    struct turns_stats turns;
+    struct buf body = {0};
+    engine_stats_get(api->engine, &engine);
+    turns_stats_get(api->turns, &turns);
+    struct metrics_sample sample = {.model = api->model,
+                                    .profile = api->profile,
+                                    .running = (uint64_t)engine.running,
+                                    .waiting = (uint64_t)engine.waiting,
+                                    .requests = engine.requests,
+                                    .prompt_tokens = engine.prompt_tokens,
+                                    .reused_tokens = engine.reused_tokens,
+                                    .answer_tokens = engine.answer_tokens,
+                                    .steps = engine.steps,
+                                    .prefix_blocks = (uint64_t)engine.prefix_blocks,
+                                    .prefix_tails = (uint64_t)engine.prefix_tails,
+                                    .prefix_evicted = engine.prefix_evicted,
+                                    .drafts = engine.drafts,
+                                    .drafts_right = engine.drafts_right,
+                                    .turns_kept = (uint64_t)turns.kept,
+                                    .turns_bytes = (uint64_t)turns.bytes};
+    metrics_dump(api->metrics, &sample, &body);
+    return http_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
+}

@@ -1,0 +1,149 @@
+/*
+ * What answers add to the counts, and that the page is what Prometheus reads: every line, every
+ * histogram.
+ */
+#include "engine/api/metrics.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct metrics_sample SAMPLE = {
+    .model = "deepseek-v4-demo", .profile = "official", .running = 3, .prompt_tokens = 700};
+
+static char *page_of(struct metrics *metrics)
+{
+    struct buf out = {0};
+    metrics_dump(metrics, &SAMPLE, &out);
+    buf_cstr(&out);
+    return out.data;
+}
+
+/* The value of the one line that begins like this, up to the blank before its value. */
+static double value_of(const char *page, const char *series)
+{
+    const char *at = strstr(page, series);
+    if (at == NULL || (at > page && at[-1] != '\n') || at[strlen(series)] != ' ')
+        fail_msg("no %s", series);
+    assert_null(strstr(at + 1, series));
+    return strtod(at + strlen(series), NULL);
+}
+
+#define LABELS "model_name=\"deepseek-v4-demo\",engine=\"0\""
+
+static void answers(void **state)
+{
+    struct metrics *metrics = metrics_create();
+    (void)state;
+    metrics_answer(metrics, &(struct metrics_answer){.finish = METRICS_STOP,
+                                                     .started_ms = 1,
+                                                     .first_token_ms = 100,
+                                                     .last_token_ms = 1100,
+                                                     .ended_ms = 1101,
+                                                     .prompt_tokens = 700,
+                                                     .answer_tokens = 11});
+    metrics_answer(metrics,
+                   &(struct metrics_answer){.finish = METRICS_ABORT, .ended_ms = 1000000000});
+    metrics_error(metrics, API_RATE);
+    metrics_error(metrics, API_RATE);
+    char *page = page_of(metrics);
+    static const struct {
+        const char *series;
+        double value;
+    } ROWS[] = {
+        {"vllm:num_requests_running{" LABELS "}", 3},
+        {"vllm:num_requests_waiting{" LABELS "}", 0},
+        {"vllm:prompt_tokens_total{" LABELS "}", 700},
+        {"vllm:request_success_total{" LABELS ",finished_reason=\"stop\"}", 1},
+        {"vllm:request_success_total{" LABELS ",finished_reason=\"abort\"}", 1},
+        {"vllm:request_success_total{" LABELS ",finished_reason=\"length\"}", 0},
+        {"v4box_errors_total{" LABELS ",error=\"RATE\"}", 2},
+        {"v4box_errors_total{" LABELS ",error=\"ENGINE\"}", 0},
+        {"v4box_profile_info{" LABELS ",profile=\"official\"}", 1},
+        /* a bound belongs to its bucket */
+        {"vllm:time_to_first_token_seconds_bucket{" LABELS ",le=\"0.075\"}", 0},
+        {"vllm:time_to_first_token_seconds_bucket{" LABELS ",le=\"0.1\"}", 1},
+        {"vllm:time_to_first_token_seconds_bucket{" LABELS ",le=\"+Inf\"}", 1},
+        {"vllm:time_to_first_token_seconds_sum{" LABELS "}", 0.1},
+        {"vllm:time_to_first_token_seconds_count{" LABELS "}", 1}, /* the other had none */
+        {"vllm:request_time_per_output_token_seconds_sum{" LABELS "}", 0.1},
+        {"vllm:e2e_request_latency_seconds_bucket{" LABELS ",le=\"2560\"}", 1},
+        {"vllm:e2e_request_latency_seconds_bucket{" LABELS ",le=\"+Inf\"}", 2},
+        {"vllm:request_prompt_tokens_sum{" LABELS "}", 700},
+        {"vllm:request_generation_tokens_bucket{" LABELS ",le=\"1\"}", 1},
+        {"vllm:request_generation_tokens_bucket{" LABELS ",le=\"20\"}", 2},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++)
+        assert_true(value_of(page, ROWS[i].series) == ROWS[i].value);
+    free(page);
+    metrics_destroy(metrics);
+}
+
+/* Families come once, with help and type in front; buckets only grow and end at the count. */
+static void well_formed(void **state)
+{
+    struct metrics *metrics = metrics_create();
+    char *families[100], family[128] = "";
+    int n = 0;
+    double last = 0;
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        metrics_answer(metrics, &(struct metrics_answer){.started_ms = 1 + i * i,
+                                                         .first_token_ms = 2 + i * i,
+                                                         .last_token_ms = 3 + 2 * i * i,
+                                                         .ended_ms = 4 + 3 * i * i,
+                                                         .prompt_tokens = i * 1000,
+                                                         .answer_tokens = i});
+    char *page = page_of(metrics), *rest = page, *line;
+    while ((line = strsep(&rest, "\n")) != NULL && *line != '\0') {
+        if (sscanf(line, "# HELP %127[a-z0-9:_] ", family) == 1) {
+            for (int i = 0; i < n; i++)
+                assert_string_not_equal(families[i], family);
+            assert_true(n < 100);
+            families[n++] = strdup(family);
+            last = 0;
+            continue;
+        }
+        if (line[0] == '#') {
+            assert_memory_equal(line + 7, family, strlen(family));
+            continue;
+        }
+        assert_memory_equal(line, family, strlen(family));
+        const char *end = strrchr(line, ' ');
+        assert_non_null(end);
+        double value = strtod(end, NULL);
+        if (strstr(line, "_bucket{") != NULL) {
+            assert_true(value >= last);
+            last = value;
+        } else if (strstr(line, "_count{") != NULL) {
+            assert_true(value == last);
+        }
+    }
+    assert_true(n > 20);
+    for (int i = 0; i < n; i++)
+        free(families[i]);
+    free(page);
+    metrics_destroy(metrics);
+}
+
+static void nothing_is_counted_without(void **state)
+{
+    (void)state;
+    metrics_answer(NULL, &(struct metrics_answer){.finish = METRICS_STOP});
+    metrics_error(NULL, API_RATE);
+    metrics_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers),
+        cmocka_unit_test(well_formed),
+        cmocka_unit_test(nothing_is_counted_without),
+    };
+    return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
+}
