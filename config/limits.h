@@ -197,6 +197,38 @@
  * JSON_DEPTH_MAX. */
 #define SERVE_STACK_BYTES (1 << 20)
 
+/* ---- precision profiles ---------------------------------------------------------------------- */
+/* The built-in ones among them: an operator compares a handful, an audit a row each. */
+#define PROFILES_MAX 36
+/* Switches that are remembered: some months of a box that is tuned. */
+#define SWITCH_EVENTS_MAX 64
+/* 32 own profiles of 31 rows with about 25 bytes, and events of 100 bytes: 32 KB. */
+#define PROFILES_FILE_BYTES_MAX (64 * 1024)
+/* Results of jobs that nobody has come for yet: one for each console. */
+#define CONTROL_RESULTS_MAX 8
+/* A trial: from long enough to look at one answer to a day. */
+#define TRIAL_S_MIN 10
+#define TRIAL_S_MAX 86400
+/* What a proof says about one place: a sentence with two names and two numbers. */
+#define PROOF_WHY_BYTES 80
+/* Doubling the routed factor must double a contribution, whatever the roundings: applied never or
+ * twice it gives 1 or 4, and roundings to FP4 stay below a tenth. */
+#define FACTOR_RATIO_ERROR_MAX 0.25
+/* The text of a ranking: long enough that the embedded model's indexer chooses (above 256 tokens).
+ */
+#define RANK_PROMPT_MAX    320
+#define RANK_ANSWER_TOKENS 48
+/* Logits of both sides of a comparison; a vocabulary of 129,280 gets 211 prompt tokens. */
+#define RANK_LOGITS_BYTES_MAX (256u << 20)
+/* Tiers of risk (fidelity.md 8.5): mean KL in nats, and share of positions whose likeliest token
+ * changes. */
+#define RANK_STRICT_KL          5e-4
+#define RANK_STRICT_TOP1_LOSS   0.01
+#define RANK_BALANCED_KL        5e-3
+#define RANK_BALANCED_TOP1_LOSS 0.035
+#define RANK_FAST_KL            2e-2
+#define RANK_FAST_TOP1_LOSS     0.06
+
 /* ---- API keys -------------------------------------------------------------------------------- */
 /* A box serves a team; bounds the file and the look-up. */
 #define KEYS_MAX 256
@@ -219,8 +251,11 @@
 #define ADMIN_ARG_BYTES_MAX 256
 /* Consoles at once (serial, some SSH); the others wait in the backlog. */
 #define ADMIN_CLIENTS_MAX 8
-/* From accept to the last byte of the answer. */
+/* From accept to the last byte of the answer, without the time of a job. */
 #define ADMIN_WAIT_MS_MAX 2000
+/* A ranking of the embedded model under QEMU without KVM takes most of this. */
+#define ADMIN_JOB_MS_MAX  3600000
+#define ADMIN_JOB_LOOK_MS 100 /* how often a job is looked at that somebody waits for */
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 /* The published one has 10 MB of headers in 46 shards; as one file it is one header. */
@@ -279,7 +314,7 @@
 #define AUDIT_TURNS_MAX 64
 /* The search for a culprit: rows are bits of a word; 48 verdicts try 24 rows one at a time both
  * ways, and are two hours for a test of two minutes; more culprits than 8 are a broken build. */
-#define ISOLATE_ROWS_MAX 64
+#define ISOLATE_ROWS_MAX     64
 #define ISOLATE_VERDICTS_MAX 48
 #define ISOLATE_CULPRITS_MAX 8
 

@@ -22,6 +22,8 @@ static const struct {
     {"tokenize", cmd_tokenize, "--tokenizer FILE [--special] < text"},
     {"detokenize", cmd_detokenize, "--tokenizer FILE < ids"},
     {"render", cmd_render, "--tokenizer FILE --request FILE [--ids]"},
+    {"profile", cmd_profile,
+     "table | verify --model DIR [--profile P] [--json] | rank --model DIR [--ids FILE] [--json]"},
     {"verify", cmd_verify, "--model DIR"},
     {"version", cmd_version, ""},
 };

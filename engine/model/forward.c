@@ -655,12 +655,13 @@ void model_step(struct model *m, const struct profile *profile, const struct seg
 }
 
 void model_layer(struct model *m, const struct profile *profile, struct sequence *sequence,
-                 int32_t layer, const int32_t *ids, int32_t n, const float *in, float *out)
+                 int32_t layer, enum leg leg, const int32_t *ids, int32_t n, const float *in,
+                 float *out)
 {
     ASSERT(layer >= 0 && layer < m->config->num_hidden_layers);
     struct step step = {0};
     size_t bytes = (size_t)n * HC_MULT * (size_t)m->config->hidden_size * sizeof(float);
-    span_add(&step, sequence, sequence->length, n, LEG_PREFILL);
+    span_add(&step, sequence, sequence->length, n, leg);
     step_begin(m, profile, &step, ids);
     m->backend->ops->upload(m->backend, m->step.streams, in, bytes);
     block_run(m, &step, layer);

@@ -16,7 +16,8 @@
  * @shape in, out [n, HC_MULT, hidden]; n at most STEP_TOKENS_MAX
  */
 void model_layer(struct model *model, const struct profile *profile, struct sequence *sequence,
-                 int32_t layer, const int32_t *ids, int32_t n, const float *in, float *out);
+                 int32_t layer, enum leg leg, const int32_t *ids, int32_t n, const float *in,
+                 float *out);
 
 /**
  * Runs the experts of one block (a main layer, or num_hidden_layers: the draft block) over given

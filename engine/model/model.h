@@ -55,7 +55,8 @@ void sequence_rewind(struct sequence *sequence, int32_t length);
  * was loaded and nobody has said whose it is. */
 uint64_t sequence_profile_hash(const struct sequence *sequence);
 /** Says that the state may be fed under `profile` from now on, whoever made it: for loading stored
- *  state of that profile, and for an audit that lets one profile read what another has written. */
+ * state of that profile, and for an audit that lets one profile read what another has written.
+ * NULL: by whoever feeds it next, perturbed or not. */
 void sequence_crossover(struct sequence *sequence, const struct profile *profile);
 /** Bytes reserved for this timeline's state. */
 uint64_t sequence_bytes(const struct sequence *sequence);

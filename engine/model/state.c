@@ -96,7 +96,7 @@ uint64_t sequence_profile_hash(const struct sequence *s)
 
 void sequence_crossover(struct sequence *s, const struct profile *profile)
 {
-    s->profile_hash = profile->hash;
+    s->profile_hash = profile == NULL ? 0 : profile->hash;
 }
 
 void sequence_rewind(struct sequence *s, int32_t length)
