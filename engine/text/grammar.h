@@ -112,7 +112,7 @@ void grammar_measure(struct grammar *grammar, int32_t first);
 static inline const char *grammar_string(const struct grammar *grammar, uint32_t i, size_t *len)
 {
     *len = grammar->strings[i].len;
-    return grammar->bytes.data + grammar->strings[i].offset;
+    return grammar->bytes.len == 0 ? "" : grammar->bytes.data + grammar->strings[i].offset;
 }
 
 /** True when a value can stand at `node` inside of `depth` open containers. */

@@ -5,6 +5,7 @@ import { after } from "node:test";
 import { parseArgs } from "node:util";
 import { anthropic } from "./anthropic.js";
 import { answers } from "./answers.js";
+import { clients } from "./clients.js";
 import { errors } from "./errors.js";
 import { formats } from "./formats.js";
 import { lifecycle } from "./lifecycle.js";
@@ -22,18 +23,19 @@ const { values: flags } = parseArgs({ options: {
   url: { type: "string" },
   key: { type: "string" },
   smoke: { type: "boolean", default: false },
-  part: { type: "string", multiple: true, default: ["smoke", "answers", "errors", "tools", "formats", "anthropic", "responses", "limits", "metrics", "lifecycle", "scripted"] },
+  part: { type: "string", multiple: true },
 } });
 
 const program = { engine: flags.engine, model: flags.model };
-const PARTS = { smoke, answers, errors, formats, anthropic, responses, limits, tools: (server) => tools(server, program), lifecycle: () => lifecycle(program),
-  metrics: () => metrics(program), scripted: () => scripted(program) };
-const chosen = flags.smoke ? ["smoke"] : flags.part;
+// Parts that talk to one server, and parts that start their own.
+const SHARED = { smoke, answers, errors, formats, anthropic, responses, limits, tools };
+const OWN = { metrics, lifecycle, scripted, clients };
+const chosen = flags.part ?? [...Object.keys(SHARED), ...Object.keys(OWN)];
 
 if (flags.url) {
   smoke(attach(flags.url, flags.key));
 } else {
   const server = await start(program);
   after(() => stop(server));
-  for (const name of chosen) await PARTS[name](server);
+  for (const name of chosen) await (name in OWN ? OWN[name](program) : SHARED[name](server, program));
 }
