@@ -207,8 +207,13 @@ image: build/v4box.img ## assemble kernel, initramfs, bill of materials and the 
 build/v4box-initramfs.cpio.zst: build/engine build/console build/init build/heart build/updater $(ROOTFS_SRC) | setup
 	@tools/image.sh $(CACHE) build
 
-build/v4box.efi: build/v4box-initramfs.cpio.zst config/cmdline.txt config/version.h tools/uki.sh
-	@tools/uki.sh $(CACHE) build
+# SECURE=DIR signs the system for Secure Boot with the keys in DIR; they are made when there are none.
+build/secure: FORCE
+	@mkdir -p $(@D); cmp -s $@ - <<<'$(SECURE)' || echo '$(SECURE)' >$@
+
+build/v4box.efi: build/v4box-initramfs.cpio.zst config/cmdline.txt config/version.h tools/uki.sh tools/secure.sh build/secure
+	@$(if $(SECURE),tools/secure.sh $(SECURE))
+	@tools/uki.sh $(CACHE) build $(SECURE)
 
 # The secret half of config/update.pub; that of this tree is published with its tests.
 UPDATE_SECRET ?= tests/data/update/development.key

@@ -16,6 +16,7 @@
 /* ---- variables of the firmware --------------------------------------------------------------- */
 #define EFI_VARIABLES      "/sys/firmware/efi/efivars"
 #define EFI_VARIABLE_BYTES 1024 /* ours take 106; longer ones are not ours */
+#define EFI_SIGNED_BYTES   8192 /* of one signed variable: a list of one certificate takes 2 KB */
 #define EFI_ORDER_MAX      64   /* boot entries; servers come with about ten */
 #define EFI_SCAN_MAX       4096 /* variables looked at; servers have some hundreds */
 #define EFI_FIRST_ENTRY    0x20 /* where our entries go: firmware counts its own from 0 */
@@ -47,7 +48,8 @@
 #define UPDATE_KEY       "/etc/update.pub"
 #define UPDATE_BYTES_MAX (16 * 1024 * 1024) /* of one program; tools/uki.sh has the same limit */
 #define UPDATE_STALL_MS  30000              /* a sender who says nothing for so long has gone */
-#define UPDATE_ANSWER_MS 120000 /* writing and reading back 16 MB; the firmware's variables */
+#define UPDATE_MS        3600000 /* for all of it: 16 MB over 64 kbit/s take 34 minutes */
+#define UPDATE_ANSWER_MS 120000  /* writing and reading back 16 MB; the firmware's variables */
 #define UPDATE_BOARD     "v4box-x86_64"
 /* The public half of tests/data/update/development.key, which anybody has: a box that trusts it
    says so. */

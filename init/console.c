@@ -42,6 +42,7 @@ static const struct command {
     {"settings", TARGET_INIT, false, "[NAME VALUE]", "what is set, and setting it"},
     {"update", TARGET_UPDATER, false, "status", "both systems; ssh BOX update <FILE sends one"},
     {"rollback", TARGET_UPDATER, true, "", "restart into the system of the other slot"},
+    {"secure-boot", TARGET_UPDATER, false, "", "whether it is on; ssh BOX secure-boot enrol <FILE"},
     {"factory-reset", TARGET_INIT, true, "erase", "forget keys and settings, keep the models"},
     {"poweroff", TARGET_INIT, true, "", "end everything and switch off"},
     {"reboot", TARGET_INIT, true, "", "end everything and start again"},
@@ -124,9 +125,12 @@ static bool run_single(const struct console *c, const char *who, const char *pat
 /* An update comes through the input of an SSH command: there is no file it could be in here. */
 static bool run_updater(const struct console *c, const struct request *request)
 {
-    bool sends = request->count == 1 && strcmp(request->word[0], "update") == 0;
+    bool sends = (request->count == 1 && strcmp(request->word[0], "update") == 0) ||
+                 (request->count == 2 && strcmp(request->word[1], "enrol") == 0);
     if (sends && (!c->alone || isatty(STDIN_FILENO))) {
-        print_failure(c, "update", "update status, or from another machine: ssh BOX update <FILE");
+        print_failure(
+            c, request->word[0],
+            "a file is sent from another machine: ssh BOX update <FILE; here: update status");
         return false;
     }
     return print_answer(

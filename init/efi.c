@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #define PATH_BYTES 256
-#define ATTRIBUTES 7 /* lasting, for boot services and for the system */
+#define ATTRIBUTES 7    /* lasting, for boot services and for the system */
+#define SIGNED     0x27 /* the same, with a signature and a time before the content */
 #define ACTIVE     1
 #define HEAD_BYTES 6  /* of a load option, before its description */
 #define HD_BYTES   42 /* the node of a partition */
@@ -57,15 +58,14 @@ static void make_changeable(const char *path)
     close(fd);
 }
 
-bool efi_set(const char *folder, const char *name, const char *guid, const uint8_t *bytes, size_t n)
+static bool write_variable(const char *folder, const char *name, const char *guid,
+                           uint8_t attributes, const uint8_t *bytes, size_t n)
 {
     char path[PATH_BYTES];
-    uint8_t raw[4 + EFI_VARIABLE_BYTES] = {ATTRIBUTES}, old[EFI_VARIABLE_BYTES];
+    uint8_t raw[4 + EFI_SIGNED_BYTES] = {attributes};
     errno = EINVAL;
-    if (n == 0 || n > EFI_VARIABLE_BYTES || !path_of(path, folder, name, guid))
+    if (n == 0 || n > EFI_SIGNED_BYTES || !path_of(path, folder, name, guid))
         return false;
-    if (efi_get(folder, name, guid, old, sizeof old) == (ssize_t)n && memcmp(old, bytes, n) == 0)
-        return true; /* the memory behind wears out */
     memcpy(raw + 4, bytes, n);
     make_changeable(path);
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -76,6 +76,23 @@ bool efi_set(const char *folder, const char *name, const char *guid, const uint8
     close(fd);
     errno = done < 0 ? code : EIO;
     return done == (ssize_t)(4 + n);
+}
+
+bool efi_set(const char *folder, const char *name, const char *guid, const uint8_t *bytes, size_t n)
+{
+    uint8_t old[EFI_VARIABLE_BYTES];
+    errno = EINVAL;
+    if (n > sizeof old)
+        return false;
+    if (efi_get(folder, name, guid, old, sizeof old) == (ssize_t)n && memcmp(old, bytes, n) == 0)
+        return true; /* the memory behind wears out */
+    return write_variable(folder, name, guid, ATTRIBUTES, bytes, n);
+}
+
+bool efi_set_signed(const char *folder, const char *name, const char *guid, const uint8_t *bytes,
+                    size_t n)
+{
+    return write_variable(folder, name, guid, SIGNED, bytes, n);
 }
 
 /* ---- numbers and texts ------------------------------------------------------------------------

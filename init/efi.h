@@ -42,6 +42,10 @@ ssize_t efi_get(const char *folder, const char *name, const char *guid, uint8_t 
 bool efi_set(const char *folder, const char *name, const char *guid, const uint8_t *bytes,
              size_t n);
 
+/** Writes a variable that carries its own signature, as Secure Boot's do.  @err false, errno */
+bool efi_set_signed(const char *folder, const char *name, const char *guid, const uint8_t *bytes,
+                    size_t n);
+
 /** Takes a GUID from its text, 8-4-4-4-12 hexadecimal digits.  @err false: anything else */
 bool efi_guid_parse(uint8_t guid[EFI_GUID_BYTES], const char *text, size_t n);
 

@@ -4,7 +4,8 @@
  * of an update; init never does.  Each request is served by a child, so that its memory and its
  * view of the EFI partition end with it.
  *
- *   updater serve   answers on UPDATE_SOCK: update (bytes follow), update status, rollback
+ *   updater serve   answers on UPDATE_SOCK: update (bytes follow), update status, rollback,
+ *                   secure-boot, secure-boot enrol (bytes follow)
  *   updater keep    after a good start: renews the fallback program and raises the floor
  */
 #include "config/box.h"
@@ -17,6 +18,7 @@
 #include "init/files.h"
 #include "init/journal.h"
 #include "init/keyfile.h"
+#include "init/secure.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -48,6 +50,7 @@ struct job {
 
 static uint8_t program[UPDATE_BYTES_MAX + 1], copy[UPDATE_BYTES_MAX + 1];
 static struct client client; /* large: it holds whole answers */
+static int64_t end_ms;       /* of the request: nobody holds up the next one for ever */
 
 /* ---- what init says ----------------------------------------------------------------------------
  */
@@ -172,7 +175,9 @@ static size_t receive(int fd, uint8_t *bytes, size_t n)
     size_t len = 0;
     while (len < n) {
         struct pollfd wait = {.fd = fd, .events = POLLIN};
-        ssize_t got = poll(&wait, 1, UPDATE_STALL_MS) == 1 ? read(fd, bytes + len, n - len) : 0;
+        bool late = clock_ms() >= end_ms;
+        ssize_t got =
+            !late && poll(&wait, 1, UPDATE_STALL_MS) == 1 ? read(fd, bytes + len, n - len) : 0;
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -182,13 +187,17 @@ static size_t receive(int fd, uint8_t *bytes, size_t n)
     return len;
 }
 
-/* What speaks against a release that is whole and signed. */
+/* What speaks against a release that is signed. */
 static const char *too_old(const struct job *job, const struct bundle *b)
 {
     struct bundle running;
     if (b->sequence < box_floor())
         return "it is below the floor of this box: a release since then must not be undone";
-    if (slot_header(job, job->running, &running) == NULL && b->sequence < running.sequence)
+    if (!esp_mount(job->esp, false))
+        return "the EFI partition can not be mounted";
+    const char *unknown = slot_header(job, job->running, &running);
+    esp_unmount();
+    if (unknown == NULL && b->sequence < running.sequence)
         return "it is older than what runs; `rollback` goes back to the slot before";
     return NULL;
 }
@@ -243,10 +252,7 @@ static bool command_update(const struct job *job, struct text *text)
     struct bundle b;
     uint8_t header[BUNDLE_HEADER_BYTES];
     int slot = other_slot(job);
-    if (!mounted(job, false, text))
-        return false;
     const char *wrong = take_update(job, &b, header);
-    esp_unmount();
     if (wrong != NULL) {
         text_printf(text, "refused, nothing was written: %s", wrong);
         return false;
@@ -304,13 +310,54 @@ static bool command_rollback(const struct job *job, struct text *text)
     return try_slot(slot, &b, text);
 }
 
+static bool command_secure(const struct job *job, struct text *text)
+{
+    (void)job;
+    text_printf(text, "Secure Boot: %s%s\n",
+                secure_flag(EFI_VARIABLES, "SecureBoot") ? "on" : "off",
+                secure_flag(EFI_VARIABLES, "SetupMode") ? ", the firmware takes keys" : "");
+    return true;
+}
+
+/* A box that does not start what it runs would be lost: its own system must be signed first. */
+static const char *take_keys(const struct job *job, struct secure_keys *keys)
+{
+    struct bundle b;
+    size_t n = receive(job->fd, copy, sizeof copy);
+    if (!secure_flag(EFI_VARIABLES, "SetupMode"))
+        return "the firmware takes no keys: clear the old ones in its setup";
+    if (!secure_keys_parse(keys, copy, n))
+        return "this is no enrolment";
+    if (!esp_mount(job->esp, false))
+        return "the EFI partition can not be mounted";
+    const char *wrong = slot_whole(job, job->running, &b);
+    esp_unmount();
+    if (wrong == NULL && memmem(program, (size_t)b.program_bytes, keys->certificate,
+                                keys->certificate_bytes) == NULL)
+        wrong = "the running system is not signed by this key, and would not start again";
+    return wrong;
+}
+
+static bool command_enrol(const struct job *job, struct text *text)
+{
+    struct secure_keys keys;
+    const char *wrong = take_keys(job, &keys);
+    if (wrong == NULL && !secure_enrol(EFI_VARIABLES, &keys))
+        wrong = strerror(errno);
+    text_printf(text, "%s%s", wrong == NULL ? "" : "refused: ",
+                wrong == NULL
+                    ? "the firmware has the keys; Secure Boot holds from the next start on"
+                    : wrong);
+    return wrong == NULL;
+}
+
 static const struct {
     const char *command, *verb; /* NULL: none */
     bool (*run)(const struct job *job, struct text *text);
 } COMMANDS[] = {
-    {"update", NULL, command_update},
-    {"update", "status", command_status},
-    {"rollback", NULL, command_rollback},
+    {"update", NULL, command_update},        {"update", "status", command_status},
+    {"rollback", NULL, command_rollback},    {"secure-boot", NULL, command_secure},
+    {"secure-boot", "enrol", command_enrol},
 };
 
 static bool dispatch(struct job *job, const struct request *request, struct text *text)
@@ -329,7 +376,8 @@ static bool dispatch(struct job *job, const struct request *request, struct text
         text_printf(text, "%s", wrong);
         return false;
     }
-    text_printf(text, "update status | rollback; an update is sent: ssh BOX update <FILE");
+    text_printf(text, "update status | rollback | secure-boot; sent over SSH: update <FILE, "
+                      "secure-boot enrol <FILE");
     return false;
 }
 
@@ -351,6 +399,7 @@ _Noreturn static void serve_client(int fd)
     struct text text = text_over(bytes, sizeof bytes), out = text_over(answer, sizeof answer);
     struct request request;
     struct job job = {.fd = fd};
+    end_ms = clock_ms() + UPDATE_MS;
     size_t n = receive_line(fd, line, sizeof line);
     bool ok = request_parse(&request, line, n);
     if (ok)

@@ -2,7 +2,7 @@
 # Boots the image in QEMU, ends it, or serves the same engine on this machine.
 #
 #   tools/run.sh run   [--dir DIR] [--serial SOCKET] [--bare] [--append WORDS] [--overlay FILE.cpio]
-#                      [--disk FILE] [--data FILE]
+#                      [--disk FILE] [--secure] [--data FILE]
 #   tools/run.sh stop  [--dir DIR]
 #   tools/run.sh serve [--dir DIR] [--port PORT]
 #
@@ -11,13 +11,14 @@
 # boot: --serial gives them the serial line as a socket, and QEMU's monitor beside it, --bare leaves out all site data (a box on
 # metal), --append adds kernel command line words, --overlay a second archive over the image.
 # --disk starts from a copy of build/v4box.img as metal does, by its firmware; --data gives such a disk
-# to a kernel started directly, which is there sooner.
+# to a kernel started directly, which is there sooner.  --secure takes the firmware that knows Secure
+# Boot, without keys as long as nobody gave it any.
 set -eu
 cd "$(dirname "$0")/.."
 
-DIR=build/run SERIAL='' BARE=no APPEND='' OVERLAY='' PORT=8080 DISK='' DATA=''
+DIR=build/run SERIAL='' BARE=no APPEND='' OVERLAY='' PORT=8080 DISK='' DATA='' SECURE=no
 KERNEL=build/v4box-vmlinuz INITRD=build/v4box-initramfs.cpio.zst BASE=build/v4box-base.cpio.zst MODEL=rootfs/models/demo
-FIRMWARE=/usr/share/OVMF/OVMF_CODE_4M.fd FIRMWARE_VARIABLES=/usr/share/OVMF/OVMF_VARS_4M.fd
+FIRMWARE=/usr/share/OVMF/OVMF_CODE_4M.fd FIRMWARE_SECURE=/usr/share/OVMF/OVMF_CODE_4M.secboot.fd FIRMWARE_VARIABLES=/usr/share/OVMF/OVMF_VARS_4M.fd
 MEMORY_MIB=1024     # the image unpacked is 60 MiB, the engine less than 200
 PROBE_SECONDS=10    # a kernel under working KVM panics for want of a root within 2
 HEALTHY_SECONDS=300 # the slowest boot seen under TCG, on a loaded machine, took 60
@@ -33,6 +34,7 @@ action=${1:-}
 while [ $# -gt 0 ]; do
     case $1 in
     --bare) BARE=yes && shift && continue ;;
+    --secure) SECURE=yes && shift && continue ;;
     --dir | --serial | --append | --overlay | --port | --disk | --data) [ $# -gt 1 ] || die "$1 needs a value" ;;
     *) die "unknown argument '$1'" ;;
     esac
@@ -154,19 +156,25 @@ run() {
     fi
     boot=(-kernel $KERNEL -initrd "$initrd"
         -append "console=ttyS0 quiet loglevel=4 panic=10 net.ifnames=0 v4box.isa=$isa ${DATA:+v4box.storage=disk} $APPEND")
+    local machine=(-machine q35) firmware=$FIRMWARE
+    if [ "$SECURE" = yes ]; then
+        # Only the firmware itself may then write its variables.
+        machine=(-machine q35,smm=on -global driver=cfi.pflash01,property=secure,value=on)
+        firmware=$FIRMWARE_SECURE
+    fi
     if [ -n "$DISK" ]; then
         # The command line is in the file that boots, so under TCG the processor itself must be one
         # without AVX2.
         [ "$isa" = auto ] || accel=(-accel "tcg,thread=multi" -cpu Nehalem)
         [ -e "$DIR/firmware" ] || cp $FIRMWARE_VARIABLES "$DIR/firmware"
-        boot=(-drive "if=pflash,unit=0,format=raw,readonly=on,file=$FIRMWARE"
+        boot=(-drive "if=pflash,unit=0,format=raw,readonly=on,file=$firmware"
             -drive "if=pflash,unit=1,format=raw,file=$DIR/firmware"
             -device i6300esb -action watchdog=reset)
     fi
     [ -z "$DISK$DATA" ] || drive=(-drive "if=none,id=disk,format=raw,file=$DISK$DATA"
         -device virtio-blk-pci,drive=disk)
     # restrict=on: the guest reaches nobody; the two forwards listen on loopback only.
-    qemu-system-x86_64 -machine q35 "${accel[@]}" -smp 2 -m $MEMORY_MIB -display none -no-reboot \
+    qemu-system-x86_64 "${machine[@]}" "${accel[@]}" -smp 2 -m $MEMORY_MIB -display none -no-reboot \
         -pidfile "$DIR/qemu.pid" "${serial[@]}" "${site[@]}" \
         -netdev "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:$http-:8080,hostfwd=tcp:127.0.0.1:$ssh-:22" \
         -device virtio-net-pci,netdev=net -device virtio-rng-pci \

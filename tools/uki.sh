@@ -1,12 +1,13 @@
 #!/bin/bash
-# Makes the one file that the firmware starts:  uki.sh CACHE OUT_DIR
+# Makes the one file that the firmware starts:  uki.sh CACHE OUT_DIR [KEYS]
 #
 #   OUT_DIR/v4box.efi   EFI stub + command line + initramfs without models + kernel
 #
-# from OUT_DIR/v4box-vmlinuz and OUT_DIR/v4box-base.cpio.zst.  The same inputs give the same bytes.
+# from OUT_DIR/v4box-vmlinuz and OUT_DIR/v4box-base.cpio.zst.  The same inputs give the same bytes,
+# but for the signature of Secure Boot, which holds the time: KEYS is a folder made by tools/secure.sh.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
-CACHE=$1 OUT=$2
+CACHE=$1 OUT=$2 KEYS=${3:-}
 . "$ROOT/tools/deps/lib.sh"
 # A page: the stub maps nothing itself, but the firmware may protect sections by pages.
 ALIGN=4096
@@ -39,6 +40,12 @@ for section in osrel cmdline initrd linux; do
 done
 # The time in the header stays the stub's.
 objcopy --preserve-dates "${arguments[@]}" "$stub" "$dir/v4box.efi"
+if [ -n "$KEYS" ]; then
+    # It warns that the sections are not one right behind the other; the firmware does not mind.
+    sbsign --key "$KEYS/key.pem" --cert "$KEYS/cert.pem" --output "$dir/signed.efi" "$dir/v4box.efi" 2>"$dir/log" ||
+        { cat "$dir/log" >&2; die "v4box.efi could not be signed with the keys in $KEYS"; }
+    mv "$dir/signed.efi" "$dir/v4box.efi"
+fi
 size=$(stat -c %s "$dir/v4box.efi")
 [ "$size" -le $SIZE_MAX ] || die "v4box.efi has $size bytes, the limit is $SIZE_MAX"
 touch "$dir/v4box.efi" # and the file's, which make reads, is that of the build
