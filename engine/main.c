@@ -17,7 +17,8 @@ static const struct {
      "      [--profile ..] [--threads N] [--context TOKENS] [--sessions N] [--host NAME]..\n"
      "      [--keepalive-ms N] [--draft 1]"},
     {"logits", cmd_logits,
-     "--model DIR --ids FILE --profile NAME [--chunk N] [--positions 0,5,-1] [--draft]"},
+     "--model DIR --ids FILE --profile NAME[,ROW=VALUE]... [--chunk N] [--positions 0,5,-1]\n"
+     "      [--draft] [--trace] [--decode-from N] [--decode-profile NAME[,ROW=VALUE]...]"},
     {"layer", cmd_layer, "--model DIR --ids FILE --layer L --profile NAME --in FILE --out FILE"},
     {"tokenize", cmd_tokenize, "--tokenizer FILE [--special] < text"},
     {"detokenize", cmd_detokenize, "--tokenizer FILE < ids"},

@@ -57,7 +57,7 @@ enum attn_math {
                          order by their maximum and denominator, in float32 */
 };
 #define ATTN_TILE  64
-#define ATTN_SPLIT 256
+#define ATTN_SPLIT 64
 static_assert((int)ATTN_BF16 == (int)ATTN_PREFILL_BF16 && (int)ATTN_BF16 == (int)ATTN_DECODE_BF16 &&
                   (int)ATTN_BF16_SPLIT_K == (int)ATTN_DECODE_BF16_SPLIT_K &&
                   ATTN_BF16_SPLIT_K + 1 == (int)ATTN_DECODE_VALUES,

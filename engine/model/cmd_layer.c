@@ -16,7 +16,7 @@
 struct layer_options {
     const char *dir, *ids_path, *in_path, *out_path;
     struct model_options model;
-    const struct profile *profile;
+    struct profile profile;
     int32_t layer, threads;
 };
 
@@ -87,7 +87,7 @@ static void layer_run(struct model *model, struct sequence *sequence, const stru
     for (size_t at = 0; at < ids->len; at += STEP_TOKENS_MAX) {
         size_t n = ids->len - at < STEP_TOKENS_MAX ? ids->len - at : STEP_TOKENS_MAX;
         float *rows = streams + at * width;
-        model_layer(model, o->profile, sequence, o->layer, LEG_PREFILL, ids->data + at, (int32_t)n,
+        model_layer(model, &o->profile, sequence, o->layer, LEG_PREFILL, ids->data + at, (int32_t)n,
                     rows, rows);
     }
 }

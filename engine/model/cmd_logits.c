@@ -15,8 +15,8 @@
 struct logits_options {
     const char *dir, *ids_path, *positions;
     struct model_options model;
-    const struct profile *profile;
-    int32_t chunk, threads;
+    struct profile profile, decode_profile;
+    int32_t chunk, threads, decode_from;
     bool draft, trace;
 };
 
@@ -48,6 +48,8 @@ static enum status options_parse(int argc, char **argv, struct logits_options *o
         {"--model", FLAG_TEXT, &o->dir, .required = true},
         {"--ids", FLAG_TEXT, &o->ids_path, .required = true},
         {"--profile", FLAG_PROFILE, &o->profile, .required = true},
+        {"--decode-from", FLAG_NUMBER, &o->decode_from, .required = false},
+        {"--decode-profile", FLAG_PROFILE, &o->decode_profile, .required = false},
         {"--chunk", FLAG_NUMBER, &o->chunk, .required = false},
         {"--positions", FLAG_TEXT, &o->positions, .required = false},
         {"--draft", FLAG_SWITCH, &o->draft, .required = false},
@@ -55,10 +57,15 @@ static enum status options_parse(int argc, char **argv, struct logits_options *o
         {"--isa", FLAG_ISA, &o->model.isa, .required = false},
         {"--threads", FLAG_NUMBER, &o->threads, .required = false},
     };
-    *o = (struct logits_options){.positions = "-1", .chunk = STEP_TOKENS_MAX};
+    *o = (struct logits_options){
+        .positions = "-1", .chunk = STEP_TOKENS_MAX, .decode_from = INT32_MAX};
     enum status status = flags_parse(argc, argv, flags, sizeof flags / sizeof *flags, err);
     if (status != OK)
         return status;
+    if (o->decode_profile.hash == 0)
+        o->decode_profile = o->profile;
+    else if (o->draft)
+        return error_set(err, ERR_USAGE, "--draft: not with --decode-profile");
     if (o->chunk < 1)
         return error_set(err, ERR_USAGE, "--chunk: must be at least 1");
     if (o->chunk > STEP_TOKENS_MAX)
@@ -162,11 +169,26 @@ static enum status row_collect(const struct logits_run *run, const float *row, i
     return OK;
 }
 
+/* A step holds one leg. */
+static int32_t step_size(const struct logits_run *run, int32_t at)
+{
+    const struct logits_options *o = &run->options;
+    int32_t end = (int32_t)run->ids.len;
+    if (at < o->decode_from && o->decode_from < end)
+        end = o->decode_from;
+    return end - at < o->chunk ? end - at : o->chunk;
+}
+
 static enum status step_run(struct logits_run *run, int32_t at, int32_t n, struct error *err)
 {
     int32_t total = (int32_t)run->ids.len;
-    struct segment segment = {run->sequence, run->ids.data + at, n, NULL, run->rows, LEG_PREFILL};
-    model_step(run->model, run->options.profile, &segment, 1);
+    const struct logits_options *o = &run->options;
+    bool decode = at >= o->decode_from;
+    struct segment segment = {run->sequence, run->ids.data + at, n,
+                              NULL,          run->rows,          decode ? LEG_DECODE : LEG_PREFILL};
+    if (at == o->decode_from)
+        sequence_crossover(run->sequence, &o->decode_profile);
+    model_step(run->model, decode ? &o->decode_profile : &o->profile, &segment, 1);
     for (int32_t i = 0; i < n; i++) {
         const float *row = run->rows + (int64_t)i * run->vocab;
         enum status status = row_collect(run, row, at + i, &run->top1, &run->logits, err);
@@ -190,7 +212,7 @@ static enum status draft_run(struct logits_run *run, struct error *err)
         int32_t n = end - at < STEP_TOKENS_MAX ? end - at : STEP_TOKENS_MAX;
         struct draft_segment draft = {run->sequence, run->ids.data + at + 1, n,
                                       .logits_all = run->rows};
-        model_draft(run->model, run->options.profile, &draft, 1);
+        model_draft(run->model, &run->options.profile, &draft, 1);
         for (int32_t i = 0; i < n; i++) {
             enum status status = row_collect(run, run->rows + (int64_t)i * run->vocab, at + i,
                                              &run->draft_top1, &run->draft_logits, err);
@@ -307,9 +329,9 @@ int cmd_logits(int argc, char **argv)
     enum status status = options_parse(argc, argv, &run.options, &err);
     if (status == OK)
         status = run_prepare(&run, &err);
-    for (int32_t at = 0; status == OK && at < (int32_t)run.ids.len; at += run.options.chunk) {
-        int32_t left = (int32_t)run.ids.len - at;
-        status = step_run(&run, at, left < run.options.chunk ? left : run.options.chunk, &err);
+    for (int32_t at = 0, n; status == OK && at < (int32_t)run.ids.len; at += n) {
+        n = step_size(&run, at);
+        status = step_run(&run, at, n, &err);
         if (status == OK && run.options.draft)
             status = draft_run(&run, &err);
     }

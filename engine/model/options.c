@@ -23,6 +23,8 @@ bool number_parse(const char *text, int32_t low, int32_t high, int32_t *out)
 static enum status value_parse(const struct flag *flag, const char *text, struct error *err)
 {
     bool good = true;
+    const char *wrong;
+    int n;
     switch (flag->kind) {
     case FLAG_TEXT:
         *(const char **)flag->value = text;
@@ -31,8 +33,9 @@ static enum status value_parse(const struct flag *flag, const char *text, struct
         good = number_parse(text, 0, INT32_MAX, flag->value);
         break;
     case FLAG_PROFILE:
-        *(const struct profile **)flag->value = profile_builtin(text);
-        good = profile_builtin(text) != NULL;
+        if (!profile_parse(text, flag->value, &wrong, &n))
+            return error_set(err, ERR_USAGE, "%s: '%.*s' is no profile or ROW=VALUE of one",
+                             flag->name, n < 64 ? n : 64, wrong);
         break;
     case FLAG_ISA:
         good = isa_parse(text, flag->value);
@@ -40,9 +43,8 @@ static enum status value_parse(const struct flag *flag, const char *text, struct
     case FLAG_SWITCH:
         break;
     }
-    static const char *const WANTED[] = {[FLAG_NUMBER] = "a number",
-                                         [FLAG_PROFILE] = "reference, official, balanced or fast",
-                                         [FLAG_ISA] = "auto, baseline, avx2 or avx512"};
+    static const char *const WANTED[] = {
+        [FLAG_NUMBER] = "a number", [FLAG_ISA] = "auto, baseline, avx2 or avx512"};
     if (!good)
         return error_set(err, ERR_USAGE, "%s: must be %s", flag->name, WANTED[flag->kind]);
     return OK;

@@ -15,7 +15,7 @@ enum flag_kind { FLAG_TEXT, FLAG_NUMBER, FLAG_SWITCH, FLAG_PROFILE, FLAG_ISA };
 struct flag {
     const char *name; /* with the dashes */
     enum flag_kind kind;
-    void *value; /* const char **, int32_t *, bool *, const struct profile **, enum isa * */
+    void *value; /* const char **, int32_t *, bool *, struct profile *, enum isa * */
     bool required;
     bool seen; /* set by flags_parse */
 };

@@ -87,6 +87,42 @@ int profile_value_parse(enum precision_row row, const char *name)
     return -1;
 }
 
+/* The next word up to one of `ends`, as a string; too long a word is no name of anything. */
+static bool word_take(const char **at, const char *ends, char *word, size_t size)
+{
+    size_t n = strcspn(*at, ends);
+    if (n == 0 || n >= size)
+        return false;
+    memcpy(word, *at, n);
+    word[n] = '\0';
+    *at += n;
+    return true;
+}
+
+bool profile_parse(const char *text, struct profile *out, const char **wrong, int *n)
+{
+    char name[PROFILE_NAME_BYTES - 1], row[PROFILE_NAME_BYTES], value[PROFILE_NAME_BYTES];
+    const char *at = text;
+    *wrong = text;
+    *n = (int)strcspn(text, ",");
+    if (!word_take(&at, ",", name, sizeof name) || profile_builtin(name) == NULL)
+        return false;
+    struct profile p = *profile_builtin(name);
+    while (*at == ',') {
+        *wrong = ++at;
+        *n = (int)strcspn(at, ",");
+        if (!word_take(&at, "=,", row, sizeof row) || *at++ != '=' ||
+            !word_take(&at, ",", value, sizeof value))
+            return false;
+        int found = profile_row_parse(row);
+        if (found < 0 || !profile_set(&p, found, profile_value_parse(found, value)))
+            return false;
+        snprintf(p.name, sizeof p.name, "%s+", name);
+    }
+    *out = p;
+    return true;
+}
+
 bool profile_set(struct profile *p, enum precision_row row, int value)
 {
     if (value < 0 || value >= PRECISION[row].n_values)

@@ -43,6 +43,11 @@ int profile_row_parse(const char *row);
 /** @return the value of that name in the row, or -1 */
 int profile_value_parse(enum precision_row row, const char *value);
 
+/** Reads "NAME" or "NAME,ROW=VALUE,..": a built-in profile, or one with some values changed, whose
+ * name is then "NAME+".  @return false: a name is unknown; *wrong is where in the text, *n its
+ * length */
+bool profile_parse(const char *text, struct profile *out, const char **wrong, int *n);
+
 /** Changes one value and the hash with it.  @return false: no such value, nothing changed */
 bool profile_set(struct profile *profile, enum precision_row row, int value);
 /** The value's name, as it stands in the table. */

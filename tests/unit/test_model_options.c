@@ -16,7 +16,7 @@ struct options {
     const char *text;
     int32_t number;
     bool on;
-    const struct profile *profile;
+    struct profile profile;
     enum isa isa;
 };
 
@@ -52,9 +52,9 @@ static void test_flags(void **state)
     struct options o;
     struct error err;
     (void)state;
-    assert_int_equal(parse(&o, "--on|--isa|avx2|--text|x|--profile|official|--number|0", &err),
-                     OK);
-    assert_true(o.on && o.isa == ISA_AVX2 && o.profile == profile_builtin("official") && o.number == 0);
+    assert_int_equal(parse(&o, "--on|--isa|avx2|--text|x|--profile|official|--number|0", &err), OK);
+    assert_true(o.on && o.isa == ISA_AVX2 &&
+                profile_equal(&o.profile, profile_builtin("official")) && o.number == 0);
     assert_string_equal(o.text, "x");
     assert_int_equal(parse(&o, "--text|", &err), OK);
     assert_true(!o.on && o.number == 5 && *o.text == '\0');
@@ -81,6 +81,7 @@ static void test_flags_refused(void **state)
         {"--text|a|--number|2147483648", "--number"},
         {"--text|a|--isa|sse", "--isa"},
         {"--text|a|--profile|exact", "--profile"},
+        {"--text|a|--profile|official,hc.mix=bf17", "'hc.mix=bf17'"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
