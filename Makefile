@@ -51,7 +51,7 @@ HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
 PROGRAMS := build/engine build/console build/init build/heart build/updater build/bundle build/synth
 
-.PHONY: all help image run run-disk stop serve test unit run-unit gpu test-gpu soak-serve test-harness bench-tokenizer bench-model bench-mask tidy fuzz fuzz-setup clean setup FORCE
+.PHONY: all help image run run-disk stop serve test unit run-unit gpu test-gpu soak-serve test-harness bench-tokenizer bench-model bench-mask bench-api tidy fuzz fuzz-setup clean setup FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -101,6 +101,9 @@ build/bench-serve: build/musl/tools/bench_serve.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/saboteur: build/musl/tests/boot/saboteur.o ; $(LINK_MUSL)
 build/schedules: build/musl/tests/serve/schedules.o $(MUSL_LIB) ; $(LINK_MUSL)
 
+# Its answers have no end but their length.
+build/bench-api: build/musl/tools/bench_api.o $(MUSL_LIB)
+	$(Q)musl-gcc $(LDFLAGS_MUSL) -Wl,--wrap=engine_submit $^ $(LIBS) -o $@
 # For tests: what ships, but for who speaks.
 build/engine-scripted: build/musl/tests/scripted/main.o $(MUSL_LIB)
 	$(Q)musl-gcc $(LDFLAGS_MUSL) -Wl,--wrap=engine_submit -Wl,--wrap=mask_vocab_create $^ $(LIBS) -o $@
@@ -260,9 +263,11 @@ soak-serve: build/schedules build/synth ## random schedules through the serving 
 test-gpu: gpu build/synth ## check the GPU backend and the worker on the GPU of this machine
 	@tools/gpu.sh
 
-# Not a suite of `make test`: it fetches 180 MB.
-test-harness: build/engine ## let a real agent harness (opencode) work with the box, offline
-	@tests/harness/run.sh
+# Not a suite of `make test`: it fetches 400 MB, and takes ten minutes and more.
+test-harness: build/engine build/engine-scripted ## let real agent harnesses (opencode, Claude Code) work with the box, offline
+	@tests/harness/run.sh opencode.js
+	@tests/harness/run.sh stories.js
+	@tests/harness/run.sh overflow.js
 
 bench-tokenizer: build/bench-tokenizer ## tokens a second on C sources, beside the Rust tokenizer of npm
 	@tests/text/prepare.sh
@@ -277,6 +282,9 @@ bench-model: build/bench-model ## tokens a second of the network, for each instr
 
 bench-serve: build/bench-serve ## ratios of the serving core: guesses, batches, cached turns, mixed load
 	@$< rootfs/models/demo tests/data/golden/demo-cases.json $(JOBS)
+
+bench-api: build/bench-api ## what streaming costs: 1, 16 and 128 clients against the serving core itself
+	@$< rootfs/models/demo $(JOBS) 2>/dev/null
 
 check-image: all build/host/engine ## test the image as a file
 	@tests/image/test_image.sh $(CACHE)
