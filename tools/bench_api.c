@@ -250,9 +250,11 @@ static int listen_anywhere(struct bench *b)
 
 static enum status open_all(struct bench *b, const char *dir, int threads, struct error *err)
 {
-    struct model_options model_options = {.numerics = NUMERICS_OFFICIAL, .threads = threads};
-    struct engine_options options = {
-        .sessions_max = SESSIONS_MAX, .context_max = CONTEXT, .queue_max = STREAMS_MAX};
+    struct model_options model_options = {.threads = threads};
+    struct engine_options options = {.sessions_max = SESSIONS_MAX,
+                                     .context_max = CONTEXT,
+                                     .queue_max = STREAMS_MAX,
+                                     .profile = profile_builtin("official")};
     struct http_options http = {.profile = "official", .user = &b->api};
     struct model *model;
     struct key key;

@@ -1,11 +1,14 @@
 #!/bin/bash
-# A real agent harness against the program that ships, in a network of loopback alone, so that it can
-# reach nothing but the engine.  run.sh [flags of opencode.js]
+# Real agent harnesses against the program that ships, in a network of loopback alone, so that they can
+# reach nothing but the engine.  run.sh FILE [flags of FILE]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-for folder in tests/api tests/harness; do
-    [ -d "$folder/node_modules" ] || npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund >&2
-done
+# need FOLDER PACKAGE: what its lock file names, once.
+need() {
+    [ -d "$1/node_modules/$2" ] || npm ci --prefix "$1" --ignore-scripts --no-audit --no-fund >&2
+}
+need tests/api ai
+need tests/harness @anthropic-ai/claude-code-linux-x64
 alone=(unshare --net)
 [ "$(id -u)" = 0 ] || alone=(unshare --map-root-user --net)
-exec "${alone[@]}" bash -c 'ip link set lo up && exec node --test-reporter=tap tests/harness/opencode.js "$@"' opencode "$@"
+exec "${alone[@]}" bash -c 'ip link set lo up && exec node --test-reporter=tap "tests/harness/$@"' harness "$@"
