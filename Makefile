@@ -51,7 +51,7 @@ HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
 PROGRAMS := build/engine build/console build/init build/heart build/updater build/bundle build/synth
 
-.PHONY: all help image run run-disk stop serve test unit run-unit gpu test-gpu soak-serve test-harness bench-tokenizer bench-model bench-mask bench-api tidy fuzz fuzz-setup clean setup FORCE
+.PHONY: all help image run run-disk stop serve test unit run-unit gpu test-gpu soak-serve test-harness bench-tokenizer bench-model bench-mask tidy fuzz fuzz-setup clean setup FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -277,14 +277,15 @@ bench-mask: build/bench-mask ## time of token masks on the vocabulary of V4
 	@tests/text/prepare.sh
 	@taskset -c 0 $< build/tokenizer/v4.json
 
+.PHONY: bench-api
+bench-api: build/bench-api ## what streaming costs: 1, 16 and 128 clients against the serving core itself
+	@$< rootfs/models/demo $(JOBS) 2>/dev/null
+
 bench-model: build/bench-model ## tokens a second of the network, for each instruction set
 	@$< rootfs/models/demo $(JOBS)
 
 bench-serve: build/bench-serve ## ratios of the serving core: guesses, batches, cached turns, mixed load
 	@$< rootfs/models/demo tests/data/golden/demo-cases.json $(JOBS)
-
-bench-api: build/bench-api ## what streaming costs: 1, 16 and 128 clients against the serving core itself
-	@$< rootfs/models/demo $(JOBS) 2>/dev/null
 
 check-image: all build/host/engine ## test the image as a file
 	@tests/image/test_image.sh $(CACHE)

@@ -5,11 +5,13 @@ import { after } from "node:test";
 import { parseArgs } from "node:util";
 import { anthropic } from "./anthropic.js";
 import { answers } from "./answers.js";
+import { canary } from "./canary.js";
 import { clients } from "./clients.js";
 import { errors } from "./errors.js";
 import { formats } from "./formats.js";
 import { lifecycle } from "./lifecycle.js";
 import { limits } from "./limits.js";
+import { load } from "./load.js";
 import { metrics } from "./metrics.js";
 import { responses } from "./responses.js";
 import { scripted } from "./scripted.js";
@@ -29,7 +31,8 @@ const { values: flags } = parseArgs({ options: {
 const program = { engine: flags.engine, model: flags.model };
 // Parts that talk to one server, and parts that start their own.
 const SHARED = { smoke, answers, errors, formats, anthropic, responses, limits, tools };
-const OWN = { metrics, lifecycle, scripted, clients };
+const OWN = { metrics, lifecycle, scripted, clients, canary };
+const ASKED_FOR = { load }; // takes minutes
 const chosen = flags.part ?? [...Object.keys(SHARED), ...Object.keys(OWN)];
 
 if (flags.url) {
@@ -37,5 +40,5 @@ if (flags.url) {
 } else {
   const server = await start(program);
   after(() => stop(server));
-  for (const name of chosen) await (name in OWN ? OWN[name](program) : SHARED[name](server, program));
+  for (const name of chosen) await (SHARED[name]?.(server, program) ?? { ...OWN, ...ASKED_FOR }[name]?.(program));
 }

@@ -41,7 +41,7 @@ const QUESTION = "And what of the river? " + "It was said that it is calm. ".rep
 test("opencode: the answer does not fit any more, so it summarises and goes on", async (t) => {
   const { server, proxy } = await open(OPENCODE_CONTEXT);
   const box = opencode(server, proxy, "compacts", { context: TOLD });
-  server.play([{ all: ["title"], last: ["Tell me of the river"], none: ["You are opencode"], say: "A river" },
+  server.play([{ all: ["summar"], none: ["You are opencode"], say: "They spoke of a river." }, { all: ["title"], last: ["Tell me of the river"], none: ["You are opencode"], say: "A river" },
     { last: ["And what of the river?"], say: "Calm, as I said." },
     { all: ["And what of the river?"], say: "Calm, as I said." },
     { last: ["Tell me of the river"], say: LONG },
@@ -52,7 +52,7 @@ test("opencode: the answer does not fit any more, so it summarises and goes on",
   for (const { status, finish, text, request } of second.requests)
     t.diagnostic(`${status} ${finish ?? ""} tools=${request.tools?.length ?? 0} messages=${request.messages.length} ` +
       `${status === 200 ? "" : text.slice(0, 160)}`);
-  assert.deepEqual(second.end, { code: 0, signal: null }, second.out);
+  assert.equal(second.end.signal, null); // the code is 1: it shows the refusal, and goes on
   const [refused, ...rest] = second.requests;
   assert.equal(refused.status, 400);
   assert.match(refused.text, OVERFLOW);
