@@ -51,7 +51,7 @@ HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
 PROGRAMS := build/engine build/console build/init build/heart build/updater build/bundle build/synth
 
-.PHONY: all help image run run-disk stop serve test unit run-unit gpu test-gpu soak-serve test-harness bench-tokenizer bench-model bench-mask tidy fuzz fuzz-setup clean setup FORCE
+.PHONY: all help image run run-disk stop serve test unit run-unit gpu test-gpu bench-gpu soak-serve test-harness bench-tokenizer bench-model bench-mask tidy fuzz fuzz-setup clean setup FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -120,7 +120,7 @@ NVFLAGS := -std=c++20 -O3 -I. -fmad=false -Werror all-warnings -Xptxas -v \
 CFLAGS_GPU := $(CFLAGS_ALL) -O2 -g -ffunction-sections -fdata-sections
 CUDA_SRC := $(wildcard kernels/cuda/*.cu)
 WORKER_SRC := $(wildcard kernels/worker/*.c)
-GPU_PROGRAMS := build/worker build/gpu/ops
+GPU_PROGRAMS := build/worker build/gpu/ops build/gpu/bench
 gpu: $(if $(NVCC),$(GPU_PROGRAMS)) ## build the worker and its tests, if CUDA's nvcc is there
 	@$(if $(NVCC),,echo "skipped: no nvcc")
 
@@ -142,6 +142,7 @@ LINK_GPU = $(Q)gcc -Wl,--gc-sections $^ -L$(CUDA_LIB) -Wl,-Bstatic -lcudart_stat
            -Wl,-Bdynamic -lm -ldl -lrt -lpthread -o $@
 build/worker: $(WORKER_SRC:%.c=build/gpu/%.o) build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 build/gpu/ops: build/gpu/tests/gpu/ops.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
+build/gpu/bench: build/gpu/tools/bench_gpu.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 
 # ---- the same with sanitizers, for tests --------------------------------------------------------
 LINK_HOST = $(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -o $@
@@ -286,6 +287,9 @@ bench-model: build/bench-model ## tokens a second of the network, for each instr
 
 bench-serve: build/bench-serve ## ratios of the serving core: guesses, batches, cached turns, mixed load
 	@$< rootfs/models/demo tests/data/golden/demo-cases.json $(JOBS)
+
+bench-gpu: gpu ## time of every kernel of the GPU backend at the published model's size
+	@build/gpu/bench
 
 check-image: all build/host/engine ## test the image as a file
 	@tests/image/test_image.sh $(CACHE)

@@ -3,6 +3,7 @@
 #
 #   ops        every operation against the CPU (tests/gpu/ops.c)
 #   golden     the golden suites, asked of the worker
+#   bench      the time of every kernel at the published model's size (tools/bench_gpu.c)
 #   sanitize   a part of ops under compute-sanitizer: memory, races, barriers
 #
 # Runs programs that `make gpu` built, here or on another machine of the same kind; builds nothing.
@@ -50,11 +51,15 @@ sanitize() {
     done
 }
 
-for name in ${*:-ops golden sanitize}; do
+for name in ${*:-ops golden sanitize bench}; do
     case $name in
     ops) step ops 200 build/gpu/ops ;;
     golden) step golden 300 "$PYTHON" tests/gpu/golden.py --engine build/worker ;;
     sanitize) sanitize ;;
+    bench)
+        step bench 200 build/gpu/bench
+        cat "$OUT/bench.log"
+        ;;
     *)
         echo "gpu.sh: no step '$name'"
         exit 2
