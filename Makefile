@@ -51,7 +51,7 @@ HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
 PROGRAMS := build/engine build/console build/init build/heart build/updater build/bundle build/synth
 
-.PHONY: all help image run run-disk stop serve test unit run-unit gpu test-gpu bench-gpu soak-serve test-harness bench-tokenizer bench-model bench-mask tidy fuzz fuzz-setup clean setup FORCE
+.PHONY: all help image run run-disk stop serve test unit run-unit gpu test-gpu bench-gpu soak-serve audit-faults test-harness bench-tokenizer bench-model bench-mask tidy fuzz fuzz-setup clean setup FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -263,6 +263,10 @@ soak-serve: build/schedules build/synth ## random schedules through the serving 
 # Not a suite of `make test`: it needs a GPU.
 test-gpu: gpu build/synth ## check the GPU backend and the worker on the GPU of this machine
 	@tools/gpu.sh
+
+# Not a suite of `make test`: a search for each of a dozen builds takes minutes.
+audit-faults: build/engine ## plant defects in engines of their own and see what the audit makes of them
+	@/usr/bin/python3 tests/audit/planted.py
 
 # Not a suite of `make test`: it fetches 400 MB, and takes ten minutes and more.
 test-harness: build/engine build/engine-scripted ## let real agent harnesses (opencode, Claude Code) work with the box, offline

@@ -312,6 +312,18 @@
 #define AUDIT_PADS_MAX 40
 /* Turns and decoys of one conversation: an agent's working day is shorter. */
 #define AUDIT_TURNS_MAX 64
+/* A report file: some hundred kilobytes with all grids. */
+#define AUDIT_REPORT_BYTES_MAX (16 << 20)
+/* Of an answer, its reasoning included. */
+#define AUDIT_ANSWER_TOKENS 160
+/* Positions compared at once: 64 rows of a large vocabulary are 33 MB. */
+#define AUDIT_COMPARE_ROWS 64
+/* Last tokens of a text that are decoded while logits are compared. */
+#define AUDIT_DECODED 48
+/* Tokens of the text on which rows are ranked before a search. */
+#define AUDIT_PRIOR_TOKENS 256
+/* Items on which a search decides: one would do for a fault that always shows. */
+#define AUDIT_FAILING_MAX 3
 /* The search for a culprit: rows are bits of a word; 48 verdicts try 24 rows one at a time both
  * ways, and are two hours for a test of two minutes; more culprits than 8 are a broken build. */
 #define ISOLATE_ROWS_MAX     64

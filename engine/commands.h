@@ -15,6 +15,7 @@ int cmd_profile(int argc, char **argv);    /* engine/precision/cmd_profile.c */
 int cmd_tokenize(int argc, char **argv);   /* engine/text/cmd_tokenize.c */
 int cmd_detokenize(int argc, char **argv); /* engine/text/cmd_tokenize.c */
 int cmd_render(int argc, char **argv);     /* engine/text/cmd_render.c */
+int cmd_audit(int argc, char **argv);      /* engine/audit/cmd_audit.c */
 int cmd_version(int argc, char **argv);    /* engine/main.c */
 
 #endif

@@ -26,6 +26,9 @@ static const struct {
     {"profile", cmd_profile,
      "table | verify --model DIR [--profile P] [--json] | rank --model DIR [--ids FILE] [--json]"},
     {"verify", cmd_verify, "--model DIR"},
+    {"audit", cmd_audit,
+     "floor|replay|logits|recall|needle|all|isolate --model DIR [--profile ..] [--budget 5m]\n"
+     "      [--json FILE] [--html FILE] | show FILE | diff FILE FILE"},
     {"version", cmd_version, ""},
 };
 

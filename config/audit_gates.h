@@ -1,0 +1,38 @@
+/*
+ * What the audit demands of a profile, and how much it runs for a budget.
+ *
+ * Gates start from the design (fidelity.md 8.5).  Agreement is lower than there: the texts are
+ * sentences of random words, where the next token is often a near tie; the embedded model under
+ * `official` agrees on 0.949 of the positions, at a mean KL of 2.7e-3.
+ */
+#ifndef V4BOX_CONFIG_AUDIT_GATES_H
+#define V4BOX_CONFIG_AUDIT_GATES_H
+
+/* GATES(profile, mean KL, 99.9 % KL, top-1 agreement, growth of KL from the first to the last
+ * quarter of a prompt); a profile without a line of its own has balanced's. */
+#define AUDIT_GATES(GATES)                                                                         \
+    GATES("reference", 0.0, 0.0, 1.0, 1.0)                                                         \
+    GATES("official", 5e-3, 0.25, 0.93, 2.0)                                                       \
+    GATES("balanced", 5e-3, 0.25, 0.93, 2.0)                                                       \
+    GATES("fast", 2e-2, 0.5, 0.90, 3.0)
+
+/* BUDGET(name, rates that recall and needles tell apart, most items of either, texts and their
+ * tokens for logits, longest needle): 1 % against 10 % takes 41 items that all pass, 1 % against
+ * 5 % 101, 0.5 % against 3 % 178. */
+#define AUDIT_BUDGETS(BUDGET)                                                                      \
+    BUDGET("quick", 0.01, 0.50, 10, 1, 256, 520)                                                   \
+    BUDGET("1m", 0.01, 0.30, 24, 2, 512, 2048)                                                     \
+    BUDGET("5m", 0.01, 0.10, 64, 4, 1024, 8192)                                                    \
+    BUDGET("30m", 0.01, 0.05, 160, 6, 4096, 32000)                                                 \
+    BUDGET("3h", 0.005, 0.03, 480, 8, 16384, 32000)
+
+/* Chance to call a good engine bad, and a bad one good. */
+#define AUDIT_ALPHA      0.01
+#define AUDIT_BETA       0.05
+#define AUDIT_CONFIDENCE 0.95
+/* Below this share of right answers in the reference profile the items say nothing: MODEL. */
+#define AUDIT_MODEL_SHARE 0.5
+/* KL this small is no distance: the growth between two of them is not judged. */
+#define AUDIT_KL_NOTHING 1e-6
+
+#endif

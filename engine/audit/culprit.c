@@ -1,0 +1,220 @@
+/* Rows as candidates, configurations as mixed profiles, and verdicts. */
+#include "engine/audit/culprit.h"
+
+#include "engine/audit/tests_common.h"
+#include "kernels/check.h"
+
+#include <math.h>
+#include <string.h>
+
+_Static_assert(PRECISION_ROWS <= ISOLATE_ROWS_MAX, "every row can be a candidate");
+
+struct search {
+    const struct audit_run *run;
+    enum audit_test test;
+    enum precision_row candidates[PRECISION_ROWS];
+    struct isolate_row rows[PRECISION_ROWS];
+    int n;
+    int32_t failing[AUDIT_FAILING_MAX]; /* items to decide on */
+    int n_failing;
+    bool chosen;
+};
+
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+/* Rows of the prompt change what is asked, not how it is computed, and speculation is not used. */
+static bool exercised(enum precision_row row)
+{
+    return PRECISION[row].legs != 1u << LEG_PROMPT && row != ROW_DRAFT_DEPTH;
+}
+
+static uint32_t legs_of(enum precision_row row)
+{
+    uint32_t legs = PRECISION[row].legs, out = 0;
+    bool state = (legs & 1u << LEG_STATE) != 0;
+    /* the numbers of a state row are made while prefilling and decoding, and read later */
+    if ((legs & 1u << LEG_PREFILL) != 0 || (state && PRECISION[row].by == BY_OPERATION))
+        out |= ISOLATE_PREFILL;
+    if ((legs & 1u << LEG_DECODE) != 0 || (state && PRECISION[row].by == BY_OPERATION))
+        out |= ISOLATE_DECODE;
+    return state ? out | ISOLATE_STATE : out;
+}
+
+/* The reference with the rows of `live` as the profile has them. */
+static struct profile mixed(const struct search *s, uint64_t live)
+{
+    struct profile out = *s->run->reference;
+    for (int i = 0; i < s->n; i++) {
+        enum precision_row row = s->candidates[i];
+        if ((live >> i & 1) != 0 && !profile_set(&out, row, s->run->profile->values[row]))
+            ASSERT(false);
+    }
+    return out;
+}
+
+/* Prior weight: what the row alone does to logits on a short text. */
+static double suspicion(const struct search *s, int i)
+{
+    struct audit_budget small = {.texts = 1, .text_tokens = AUDIT_PRIOR_TOKENS};
+    struct audit_run run = *s->run;
+    run.budget = &small;
+    struct profile alone = mixed(s, UINT64_C(1) << i);
+    struct audit_setting setting = {&alone, &alone, CARRY_NONE};
+    double kl = audit_kl(&run, &setting);
+    return isfinite(kl) ? kl + AUDIT_KL_NOTHING : 1 / AUDIT_KL_NOTHING;
+}
+
+static void find_candidates(struct search *s)
+{
+    for (int row = 0; row < PRECISION_ROWS; row++) {
+        if (s->run->profile->values[row] != s->run->reference->values[row] &&
+            exercised((enum precision_row)row))
+            s->candidates[s->n++] = (enum precision_row)row;
+    }
+    for (int i = 0; i < s->n; i++) {
+        enum precision_row row = s->candidates[i];
+        s->rows[i] = (struct isolate_row){PRECISION[row].name, legs_of(row), suspicion(s, i)};
+    }
+}
+
+/* ---- verdicts -------------------------------------------------------------------------------- */
+
+static bool item_right(const struct search *s, int32_t i, const struct audit_setting *setting)
+{
+    struct audit_item item;
+    struct audit_answer answer;
+    int line, column;
+    if (!audit_item_make(s->run, s->test, i, &item, &line, &column))
+        return true; /* it does not exist, and fails nobody */
+    machine_answer(s->run->machine, &item, setting, &answer);
+    audit_item_free(&item);
+    return answer.grade == GRADE_RIGHT;
+}
+
+/* Items that this setting gets wrong: those that the reference gets right, if there are any. */
+static void choose_items(struct search *s, const struct audit_setting *live)
+{
+    struct audit_setting reference = {s->run->reference, s->run->reference, CARRY_NONE};
+    int32_t hopeless[AUDIT_FAILING_MAX];
+    int n_hopeless = 0;
+    for (int32_t i = 0; i < s->run->budget->items && s->n_failing < AUDIT_FAILING_MAX; i++) {
+        struct audit_setting setting = *live;
+        setting.carry = (enum audit_carry)(i % CARRIES);
+        if (audit_cancelled(s->run) || item_right(s, i, &setting))
+            continue;
+        if (item_right(s, i, &reference))
+            s->failing[s->n_failing++] = i;
+        else if (n_hopeless < AUDIT_FAILING_MAX)
+            hopeless[n_hopeless++] = i;
+    }
+    if (s->n_failing == 0) {
+        memcpy(s->failing, hopeless, sizeof hopeless);
+        s->n_failing = n_hopeless;
+    }
+    s->chosen = true;
+}
+
+static bool memory_fails(struct search *s, const struct audit_setting *setting, bool reuse)
+{
+    if (!s->chosen)
+        choose_items(s, setting);
+    for (int i = 0; i < s->n_failing; i++) {
+        struct audit_setting here = *setting;
+        here.carry = reuse ? (enum audit_carry)(s->failing[i] % CARRIES) : CARRY_NONE;
+        if (!item_right(s, s->failing[i], &here))
+            return true;
+    }
+    return false;
+}
+
+static enum isolate_verdict decide(void *user, const struct isolate_config *config)
+{
+    struct search *s = user;
+    struct profile prefill = mixed(s, config->live_prefill), decode = mixed(s, config->live_decode);
+    struct audit_setting setting = {&prefill, &decode, CARRY_NONE};
+    bool failed;
+    if (audit_cancelled(s->run))
+        return ISOLATE_UNSURE;
+    switch (s->test) {
+    case TEST_RECALL:
+    case TEST_NEEDLE:
+        failed = memory_fails(s, &setting, config->reuse);
+        break;
+    case TEST_LOGITS:
+        failed = audit_kl(s->run, &setting) > audit_gates(s->run->profile)->kl_mean;
+        break;
+    default:
+        failed = audit_replay_failures(s->run, &prefill) > 0;
+        break;
+    }
+    return failed ? ISOLATE_FAIL : ISOLATE_PASS;
+}
+
+/* ---- report ---------------------------------------------------------------------------------- */
+
+static struct json_object *names_of(const struct search *s, uint64_t rows)
+{
+    struct json_object *out = json_object_new_array();
+    for (int i = 0; i < s->n; i++) {
+        if ((rows >> i & 1) != 0)
+            json_object_array_add(out, json_object_new_string(s->rows[i].name));
+    }
+    return out;
+}
+
+static const char *verdict_word(enum isolate_verdict verdict)
+{
+    static const char *const words[] = {"pass", "fail", "unsure"};
+    return words[verdict];
+}
+
+static void put_tries(const struct search *s, const struct isolate_report *r,
+                      struct json_object *out)
+{
+    struct json_object *tries = result_part(out, "tries", true);
+    for (int i = 0; i < r->n_tries; i++) {
+        const struct isolate_try *t = &r->tries[i];
+        struct json_object *one = json_object_new_object();
+        json_object_object_add(one, "stage", json_object_new_string(isolate_stage_name(t->stage)));
+        json_object_object_add(one, "prefill", names_of(s, t->config.live_prefill));
+        json_object_object_add(one, "decode", names_of(s, t->config.live_decode));
+        json_object_object_add(one, "reuse", json_object_new_boolean(t->config.reuse));
+        json_object_object_add(one, "verdict", json_object_new_string(verdict_word(t->verdict)));
+        json_object_array_add(tries, one);
+    }
+}
+
+static void put_legs(uint32_t legs, struct json_object *out)
+{
+    struct buf text = {0};
+    buf_printf(&text, "%s%s%s", (legs & ISOLATE_PREFILL) != 0 ? "prefill " : "",
+               (legs & ISOLATE_DECODE) != 0 ? "decode " : "",
+               (legs & ISOLATE_STATE) != 0 ? "state " : "");
+    size_t len = text.len > 0 ? text.len - 1 : 0;
+    json_object_object_add(out, "legs", json_object_new_string_len(buf_cstr(&text), (int)len));
+    buf_free(&text);
+}
+
+struct json_object *culprit_search(const struct audit_run *run, enum audit_test test,
+                                   enum isolate_outcome *outcome)
+{
+    struct search s = {.run = run, .test = test};
+    struct isolate_report r = {.outcome = ISOLATE_NO_FAULT};
+    find_candidates(&s);
+    if (s.n > 0) /* else the profile is the reference */
+        isolate(s.rows, s.n, decide, &s, &r);
+    *outcome = r.outcome;
+    struct json_object *out = json_object_new_object();
+    json_object_object_add(out, "test", json_object_new_string(audit_test_name(test)));
+    json_object_object_add(out, "outcome", json_object_new_string(isolate_outcome_name(r.outcome)));
+    put_legs(r.legs, out);
+    struct json_object *culprits = result_part(out, "culprits", true);
+    for (int i = 0; i < r.n_culprits; i++)
+        json_object_array_add(culprits, names_of(&s, r.culprits[i].rows));
+    json_object_object_add(out, "acquitted", names_of(&s, r.acquitted));
+    struct json_object *alone = result_part(out, "kl_alone", false);
+    for (int i = 0; i < s.n; i++)
+        result_number(alone, s.rows[i].name, s.rows[i].suspicion - AUDIT_KL_NOTHING);
+    put_tries(&s, &r, out);
+    return out;
+}

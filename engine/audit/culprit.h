@@ -1,0 +1,19 @@
+/*
+ * Finds the row behind a failing test: connects tests.h with the search of isolate.h.
+ */
+#ifndef V4BOX_ENGINE_AUDIT_CULPRIT_H
+#define V4BOX_ENGINE_AUDIT_CULPRIT_H
+
+#include "engine/audit/isolate.h"
+#include "engine/audit/tests.h"
+
+/**
+ * Searches among the rows in which run->profile differs from run->reference and that the tests
+ * exercise.  A verdict on recall or needles is taken on up to AUDIT_FAILING_MAX items that failed
+ * with everything live; on logits by the profile's gate of the mean; on replay by equality.
+ * @return the report's "isolation".  @own the caller: json_object_put
+ */
+struct json_object *culprit_search(const struct audit_run *run, enum audit_test test,
+                                   enum isolate_outcome *outcome);
+
+#endif

@@ -1,0 +1,373 @@
+/* Timelines, the ways into them, and greedy answers. */
+#include "engine/audit/machine.h"
+
+#include "engine/audit/stats.h"
+#include "engine/model/snapshot.h"
+#include "kernels/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FNV_BASIS UINT64_C(14695981039346656037)
+#define FNV_PRIME UINT64_C(1099511628211)
+
+struct audit_machine {
+    struct model *model; /* borrows */
+    struct audit_text text;
+    int32_t context, vocab;
+    struct sequence *main, *other; /* own */
+    struct snapshots *snapshots;   /* owns; one prefix of up to `context` tokens */
+    float *a, *b;                  /* own; [STEP_TOKENS_MAX, vocab], [AUDIT_COMPARE_ROWS, vocab] */
+};
+
+enum status machine_create(struct model *model, const struct audit_text *text, int32_t context,
+                           struct audit_machine **out, struct error *err)
+{
+    struct audit_machine *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return error_set(err, ERR_CAPACITY, "out of memory");
+    m->model = model;
+    m->text = *text;
+    m->context = context;
+    m->vocab = model_config(model)->vocab_size;
+    enum status status = sequence_create(model, context, &m->main, err);
+    if (status == OK)
+        status = sequence_create(model, context, &m->other, err);
+    if (status == OK)
+        status = snapshots_create(model, context / SNAPSHOT_TOKENS + 1, 1, &m->snapshots, err);
+    m->a = calloc((size_t)STEP_TOKENS_MAX * (size_t)m->vocab, sizeof *m->a);
+    m->b = calloc((size_t)AUDIT_COMPARE_ROWS * (size_t)m->vocab, sizeof *m->b);
+    if (status == OK && (m->a == NULL || m->b == NULL))
+        status = error_set(err, ERR_CAPACITY, "out of memory");
+    if (status != OK) {
+        machine_destroy(m);
+        return status;
+    }
+    *out = m;
+    return OK;
+}
+
+void machine_destroy(struct audit_machine *m)
+{
+    if (m == NULL)
+        return;
+    snapshots_destroy(m->snapshots);
+    sequence_destroy(m->main);
+    sequence_destroy(m->other);
+    free(m->a);
+    free(m->b);
+    free(m);
+}
+
+struct model *machine_model(struct audit_machine *m)
+{
+    return m->model;
+}
+
+int32_t machine_context(const struct audit_machine *m)
+{
+    return m->context;
+}
+
+/* ---- feeding --------------------------------------------------------------------------------- */
+
+static int32_t min(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* One step; the last token's logits go to `last` when that is wanted. */
+static void feed(struct audit_machine *m, struct sequence *sequence, const struct profile *profile,
+                 enum leg leg, const int32_t *ids, int32_t n, float *last)
+{
+    struct segment segment = {
+        .sequence = sequence, .ids = ids, .n = n, .logits_last = last, .leg = leg};
+    sequence_crossover(sequence, profile);
+    model_step(m->model, profile, &segment, 1);
+}
+
+/* Row prefill.chunk in tokens. */
+static int32_t profile_chunk(const struct profile *profile)
+{
+    static const int32_t tokens[PREFILL_CHUNK_VALUES] = {
+        [PREFILL_CHUNK_STEP] = STEP_TOKENS_MAX,
+        [PREFILL_CHUNK_QUARTER] = STEP_TOKENS_MAX / 4,
+        [PREFILL_CHUNK_SIXTEENTH] = STEP_TOKENS_MAX / 16,
+    };
+    return tokens[profile->values[ROW_PREFILL_CHUNK]];
+}
+
+/* Prefills in steps of the profile's chunk. */
+static void prefill(struct audit_machine *m, struct sequence *sequence,
+                    const struct profile *profile, const int32_t *ids, int32_t n, float *last)
+{
+    int32_t chunk = profile_chunk(profile);
+    for (int32_t at = 0; at < n; at += chunk) {
+        int32_t take = min(chunk, n - at);
+        feed(m, sequence, profile, LEG_PREFILL, ids + at, take, at + take == n ? last : NULL);
+    }
+}
+
+static void decode(struct audit_machine *m, struct sequence *sequence,
+                   const struct profile *profile, const int32_t *ids, int32_t n, float *last)
+{
+    for (int32_t i = 0; i < n; i++)
+        feed(m, sequence, profile, LEG_DECODE, ids + i, 1, i + 1 == n ? last : NULL);
+}
+
+/* Keeps the prefix of the last multiple of 128 tokens and goes on from its copy in a timeline that
+ * holds nothing else.  @return tokens that it has */
+static int32_t store_and_load(struct audit_machine *m, struct sequence *sequence)
+{
+    int32_t blocks = sequence_length(sequence) / SNAPSHOT_TOKENS;
+    int32_t length = blocks * SNAPSHOT_TOKENS;
+    for (int32_t i = 0; i < blocks; i++)
+        snapshot_save_block(m->snapshots, i, sequence, i);
+    if (blocks > 0)
+        snapshot_save_tail(m->snapshots, 0, sequence, length);
+    sequence_reset(sequence);
+    for (int32_t i = 0; i < blocks; i++)
+        snapshot_load_block(m->snapshots, i, sequence, i);
+    if (blocks > 0)
+        snapshot_load_tail(m->snapshots, 0, sequence, length);
+    return length;
+}
+
+/* Brings a prompt into the timeline, in the way of the setting. */
+static void take_prompt(struct audit_machine *m, const struct audit_item *item,
+                        const struct audit_setting *setting, float *last)
+{
+    const int32_t *ids = item->ids.data;
+    int32_t n = (int32_t)item->ids.len, at = 0;
+    enum audit_carry carry =
+        setting->prefill->values[ROW_PREFIX_REUSE] == PREFIX_REUSE_ON ? setting->carry : CARRY_NONE;
+    sequence_reset(m->main);
+    for (int32_t i = 0; i < item->n_turns && carry != CARRY_NONE; i++) {
+        const struct audit_turn *turn = &item->turns[i];
+        prefill(m, m->main, setting->prefill, ids + at, turn->begin - at, NULL);
+        decode(m, m->main, setting->decode, ids + turn->begin, turn->end - turn->begin, NULL);
+        at = turn->end;
+        if (carry == CARRY_STORED)
+            at = store_and_load(m, m->main);
+    }
+    if (item->n_turns == 0 && carry == CARRY_STORED && n > SNAPSHOT_TOKENS) {
+        prefill(m, m->main, setting->prefill, ids, n - 1, NULL);
+        at = store_and_load(m, m->main);
+    }
+    prefill(m, m->main, setting->prefill, ids + at, n - at, last);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* Lowest id on ties. */
+static int32_t top_of(const float *row, int32_t n)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++) {
+        if (row[i] > row[best])
+            best = i;
+    }
+    return best;
+}
+
+/* Log-probability of an id over the best other one: their logits' difference. */
+static double lead(const float *row, int32_t n, int32_t id)
+{
+    float best = -INFINITY;
+    for (int32_t i = 0; i < n; i++) {
+        if (i != id && row[i] > best)
+            best = row[i];
+    }
+    return (double)row[id] - best;
+}
+
+/* Follows an answer as it is sampled. */
+struct following {
+    struct ids wanted; /* the value's tokens */
+    struct buf said;   /* behind the reasoning */
+    bool answering, on_value;
+    size_t n_answer;
+    double margin;
+    uint64_t hash;
+};
+
+static void follow(struct audit_machine *m, struct following *f, const float *row, int32_t id)
+{
+    if (f->answering && f->on_value && f->n_answer < f->wanted.len) {
+        double here = lead(row, m->vocab, f->wanted.data[f->n_answer]);
+        f->margin = f->n_answer == 0 ? here : fmin(f->margin, here);
+        f->on_value = id == f->wanted.data[f->n_answer];
+    }
+    f->hash = (f->hash ^ (uint64_t)id) * FNV_PRIME;
+    size_t len;
+    const char *bytes = tokenizer_token_bytes(m->text.tokenizer, id, &len);
+    if (f->answering) {
+        f->n_answer++;
+        buf_add(&f->said, bytes, len);
+    }
+    if (id == m->text.tokens->think_close)
+        f->answering = true;
+}
+
+void machine_answer(struct audit_machine *m, const struct audit_item *item,
+                    const struct audit_setting *setting, struct audit_answer *out)
+{
+    int32_t n = (int32_t)item->ids.len;
+    ASSERT(n >= 1 && n <= m->context - AUDIT_ANSWER_TOKENS);
+    struct following f = {.answering = item->ids.data[n - 1] == m->text.tokens->think_close,
+                          .on_value = true,
+                          .margin = NAN,
+                          .hash = FNV_BASIS};
+    tokenizer_encode(m->text.tokenizer, item->value, strlen(item->value), false, &f.wanted);
+    take_prompt(m, item, setting, m->a);
+    for (int32_t i = 0; i < AUDIT_ANSWER_TOKENS; i++) {
+        int32_t id = top_of(m->a, m->vocab);
+        if (id == m->text.tokens->eos)
+            break;
+        follow(m, &f, m->a, id);
+        decode(m, m->main, setting->decode, &id, 1, m->a);
+    }
+    *out = (struct audit_answer){
+        .grade = conversation_grade(item->value, f.said.len == 0 ? "" : f.said.data, f.said.len),
+        .margin = f.margin,
+        .hash = f.hash,
+    };
+    ids_free(&f.wanted);
+    buf_free(&f.said);
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+static struct audit_difference difference(const struct audit_machine *m, const float *a,
+                                          const float *b)
+{
+    return (struct audit_difference){
+        .kl = stats_kl(a, b, m->vocab),
+        .same_top = top_of(a, m->vocab) == top_of(b, m->vocab),
+        .same_bits = memcmp(a, b, (size_t)m->vocab * sizeof *a) == 0,
+    };
+}
+
+static void feed_all(struct audit_machine *m, struct sequence *sequence,
+                     const struct audit_setting *s, const int32_t *ids, int32_t n, enum leg leg,
+                     float *rows)
+{
+    const struct profile *profile = leg == LEG_PREFILL ? s->prefill : s->decode;
+    struct segment segment = {
+        .sequence = sequence, .ids = ids, .n = n, .logits_all = rows, .leg = leg};
+    sequence_crossover(sequence, profile);
+    model_step(m->model, profile, &segment, 1);
+}
+
+void machine_compare(struct audit_machine *m, const int32_t *ids, int32_t n, int32_t decode_from,
+                     const struct audit_setting *a, const struct audit_setting *b,
+                     struct audit_difference *out)
+{
+    ASSERT(n >= 1 && n <= m->context);
+    ASSERT(a->carry == CARRY_NONE && b->carry == CARRY_NONE);
+    sequence_reset(m->main);
+    sequence_reset(m->other);
+    for (int32_t at = 0, take; at < n; at += take) {
+        enum leg leg = at < decode_from ? LEG_PREFILL : LEG_DECODE;
+        take = leg == LEG_DECODE ? 1 : min(AUDIT_COMPARE_ROWS, min(decode_from, n) - at);
+        feed_all(m, m->main, a, ids + at, take, leg, m->a);
+        feed_all(m, m->other, b, ids + at, take, leg, m->b);
+        for (int32_t i = 0; i < take; i++)
+            out[at + i] = difference(m, m->a + (int64_t)i * m->vocab, m->b + (int64_t)i * m->vocab);
+    }
+}
+
+/* ---- replay ---------------------------------------------------------------------------------- */
+
+/* Feeding rows whose logits are hashed. */
+struct rows {
+    struct audit_machine *machine;
+    const struct profile *profile;
+    const int32_t *ids;
+    int32_t n;
+    uint64_t *hashes;
+};
+
+static uint64_t hash_row(const float *row, int32_t n)
+{
+    uint64_t hash = FNV_BASIS;
+    for (int32_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &row[i], sizeof bits);
+        hash = (hash ^ bits) * FNV_PRIME;
+    }
+    return hash;
+}
+
+/* Positions at .. at + n, beside `company` rows of another timeline when that is not 0. */
+static void feed_rows(struct rows *r, int32_t at, int32_t n, int32_t company)
+{
+    struct audit_machine *m = r->machine;
+    int32_t others[STEP_TOKENS_MAX];
+    for (int32_t i = 0; i < company; i++)
+        others[i] = r->ids[r->n - 1 - at - i];
+    struct segment segments[2] = {
+        {.sequence = m->main, .ids = r->ids + at, .n = n, .logits_all = m->a, .leg = LEG_PREFILL},
+        {.sequence = m->other, .ids = others, .n = company, .leg = LEG_PREFILL},
+    };
+    model_step(m->model, r->profile, segments, company > 0 ? 2 : 1);
+    for (int32_t i = 0; i < n; i++)
+        r->hashes[at + i] = hash_row(m->a + (int64_t)i * m->vocab, m->vocab);
+}
+
+/* Other tokens go in and are taken back. */
+static void feed_and_rewind(struct rows *r, int32_t at)
+{
+    struct audit_machine *m = r->machine;
+    int32_t n = min(min(SLIDING_WINDOW, r->n), m->context - at);
+    feed(m, m->main, r->profile, LEG_PREFILL, r->ids, n, NULL);
+    sequence_rewind(m->main, at);
+}
+
+void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n,
+                  const struct profile *profile, enum audit_way way, uint64_t *hashes)
+{
+    static const struct {
+        int32_t sizes[5]; /* of the steps, over and over; 0: the profile's chunk */
+    } plans[WAYS] = {
+        [WAY_COLD] = {{0, 0, 0, 0, 0}},
+        [WAY_ONES] = {{1, 1, 1, 1, 1}},
+        [WAY_ODD] = {{3, 5, 7, 11, 13}},
+        [WAY_EDGE] = {{127, 129, 127, 129, 127}},
+        [WAY_STORED] = {{SNAPSHOT_TOKENS + 3, SNAPSHOT_TOKENS + 1, 2, SNAPSHOT_TOKENS, 5}},
+        [WAY_COMPANY] = {{STEP_TOKENS_MAX / 2, 1, 2, STEP_TOKENS_MAX / 2, 3}},
+        [WAY_REWOUND] = {{1, 130, 64, 3, SNAPSHOT_TOKENS}},
+    };
+    ASSERT(n >= 1 && n <= m->context);
+    struct rows r = {m, profile, ids, n, hashes};
+    sequence_reset(m->main);
+    sequence_reset(m->other);
+    for (int32_t at = 0, i = 0, take; at < n; at += take, i++) {
+        int32_t size = plans[way].sizes[i % 5];
+        take = min(size > 0 ? size : profile_chunk(profile), n - at);
+        if (way == WAY_STORED && at > 0) {
+            at = store_and_load(m, m->main);
+            take = min(take, n - at);
+            sequence_crossover(m->main, profile);
+        }
+        if (way == WAY_REWOUND)
+            feed_and_rewind(&r, at);
+        feed_rows(&r, at, take, way == WAY_COMPANY ? take : 0);
+    }
+}
+
+const char *audit_carry_name(enum audit_carry carry)
+{
+    static const char *const names[CARRIES] = {"fresh", "live", "stored"};
+    return names[carry];
+}
+
+const char *audit_way_name(enum audit_way way)
+{
+    static const char *const names[WAYS] = {
+        "cold",          "one token a step", "odd steps",     "steps at the edges",
+        "stored prefix", "in company",       "after rewinds",
+    };
+    return names[way];
+}

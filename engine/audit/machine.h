@@ -1,0 +1,88 @@
+/*
+ * Runs the audit's items on a model of its own timelines: under one profile or two, fresh or with
+ * state carried from turn to turn.  Deterministic: no clock, no draw; the same setting gives the
+ * same answer.  Knows items and profiles, no statistics.
+ */
+#ifndef V4BOX_ENGINE_AUDIT_MACHINE_H
+#define V4BOX_ENGINE_AUDIT_MACHINE_H
+
+#include "engine/audit/conversation.h"
+#include "engine/model/model.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct audit_machine;
+
+/* How the prompt gets into the timeline. */
+enum audit_carry {
+    CARRY_NONE,   /* all at once, as a first request */
+    CARRY_LIVE,   /* turn by turn: what an assistant wrote is decoded, the rest prefilled */
+    CARRY_STORED, /* turn by turn into new timelines, each from the stored prefix of the last */
+    CARRIES
+};
+const char *audit_carry_name(enum audit_carry carry);
+
+/* Prefill under one profile, decode under another: equal except when legs are told apart. */
+struct audit_setting {
+    const struct profile *prefill, *decode; /* borrow */
+    enum audit_carry carry;
+};
+
+struct audit_answer {
+    enum audit_grade grade;
+    /* Least, over the tokens of the value, of the right one's lead over the best wrong one in
+     * log-probability; negative where the answer left the value.  NaN: reasoning never ended. */
+    double margin;
+    uint64_t hash; /* of the sampled ids: equal answers have equal hashes */
+};
+
+/** Timelines of `context` tokens and the memory to carry them.  The model stays the caller's, who
+ *  must not use it in between.  @own machine_destroy  @err ERR_CAPACITY */
+enum status MUST_CHECK machine_create(struct model *model, const struct audit_text *text,
+                                      int32_t context, struct audit_machine **out,
+                                      struct error *err);
+void machine_destroy(struct audit_machine *machine);
+struct model *machine_model(struct audit_machine *machine);
+int32_t machine_context(const struct audit_machine *machine);
+
+/** Answers an item greedily and grades it.  @shape the item and AUDIT_ANSWER_TOKENS fit the context
+ * (ASSERTed) */
+void machine_answer(struct audit_machine *machine, const struct audit_item *item,
+                    const struct audit_setting *setting, struct audit_answer *out);
+
+/* What two settings say about the next token, at one position. */
+struct audit_difference {
+    double kl;      /* KL(a || b), nats, over the whole vocabulary */
+    bool same_top;  /* the lowest of the likeliest ids is the same */
+    bool same_bits; /* every logit */
+};
+
+/**
+ * Feeds the same ids under two settings and compares all logits.  Positions below `decode_from` are
+ * prefilled, the others decoded one by one (teacher-forced).
+ * @shape  ids [n], out [n]; n fits the context; the settings' carry must be CARRY_NONE (ASSERTed)
+ */
+void machine_compare(struct audit_machine *machine, const int32_t *ids, int32_t n,
+                     int32_t decode_from, const struct audit_setting *a,
+                     const struct audit_setting *b, struct audit_difference *out);
+
+/* Ways to bring the same ids into a timeline; none may change anything. */
+enum audit_way {
+    WAY_COLD,    /* steps of the profile's chunk: what the others are compared with */
+    WAY_ONES,    /* one token a step */
+    WAY_ODD,     /* steps of 3, 5, 7, .. tokens: every phase of the blocks of 4 */
+    WAY_EDGE,    /* steps of 127 and 129 tokens */
+    WAY_STORED,  /* again and again from the stored prefix of the last multiple of 128 */
+    WAY_COMPANY, /* another timeline takes part in every step */
+    WAY_REWOUND, /* other tokens were fed before every step and taken back */
+    WAYS
+};
+const char *audit_way_name(enum audit_way way);
+
+/** Feeds ids as a prompt and hashes the logits behind each: two ways agree bit for bit where their
+ *  hashes do.  @shape ids [n], hashes [n] */
+void machine_rows(struct audit_machine *machine, const int32_t *ids, int32_t n,
+                  const struct profile *profile, enum audit_way way, uint64_t *hashes);
+
+#endif

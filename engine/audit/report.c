@@ -1,0 +1,268 @@
+/* Views of a report: text, comparison, and the check that a file is one.  The page: report_html.c
+ */
+#include "engine/audit/report.h"
+
+#include "engine/audit/report_fields.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const VERDICT_NAMES[VERDICTS] = {"PASS", "FAIL", "UNDECIDED", "MODEL",
+                                                    "INVALID"};
+
+const char *audit_verdict_name(enum audit_verdict verdict)
+{
+    return VERDICT_NAMES[verdict];
+}
+
+bool audit_verdict_parse(const char *name, enum audit_verdict *out)
+{
+    for (int i = 0; i < VERDICTS; i++) {
+        if (strcmp(name, VERDICT_NAMES[i]) == 0) {
+            *out = (enum audit_verdict)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum audit_verdict audit_verdict_worst(enum audit_verdict a, enum audit_verdict b)
+{
+    static const int severity[VERDICTS] = {
+        [VERDICT_PASS] = 0,    [VERDICT_MODEL] = 1, [VERDICT_UNDECIDED] = 2,
+        [VERDICT_INVALID] = 3, [VERDICT_FAIL] = 4,
+    };
+    return severity[a] >= severity[b] ? a : b;
+}
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+struct json_object *report_member(struct json_object *object, const char *key)
+{
+    struct json_object *out = NULL;
+    return json_object_object_get_ex(object, key, &out) ? out : NULL;
+}
+
+const char *report_string(struct json_object *object, const char *key)
+{
+    struct json_object *member = report_member(object, key);
+    return member == NULL ? "" : json_object_get_string(member);
+}
+
+double report_number(struct json_object *object, const char *key)
+{
+    struct json_object *member = report_member(object, key);
+    return member == NULL ? NAN : json_object_get_double(member);
+}
+
+size_t report_count(struct json_object *list)
+{
+    return list != NULL && json_object_is_type(list, json_type_array)
+               ? json_object_array_length(list)
+               : 0;
+}
+
+void report_put_estimate(struct json_object *test, struct buf *out)
+{
+    double value = report_number(test, "estimate");
+    if (isnan(value))
+        return;
+    buf_printf(out, "%.4g", value);
+    double low = report_number(test, "low"), high = report_number(test, "high");
+    if (!isnan(low) && !isnan(high))
+        buf_printf(out, " [%.4g, %.4g]", low, high);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void put_head(struct json_object *report, struct buf *out)
+{
+    struct json_object *engine = report_member(report, "engine");
+    struct json_object *profile = report_member(report, "profile");
+    struct json_object *reference = report_member(report, "reference");
+    buf_printf(out, "v4box %s, model %s, %s\n", report_string(engine, "version"),
+               report_string(engine, "model"), report_string(engine, "isa"));
+    buf_printf(out, "profile %s (%s) against %s (%s), seed %.0f, %.0f s\n\n",
+               report_string(profile, "name"), report_string(profile, "hash"),
+               report_string(reference, "name"), report_string(reference, "hash"),
+               report_number(report, "seed"), report_number(report, "spent_s"));
+}
+
+static void put_tests(struct json_object *tests, struct buf *out)
+{
+    buf_printf(out, "%-12s %-10s %6s  %-34s %s\n", "test", "verdict", "n", "estimate [95 %]",
+               "gate");
+    for (size_t i = 0; i < report_count(tests); i++) {
+        struct json_object *test = json_object_array_get_idx(tests, i);
+        struct buf estimate = {0};
+        report_put_estimate(test, &estimate);
+        buf_printf(out, "%-12s %-10s %6.0f  %-34s %s\n", report_string(test, "name"),
+                   report_string(test, "verdict"), report_number(test, "n"), buf_cstr(&estimate),
+                   report_string(test, "gate"));
+        if (report_string(test, "why")[0] != '\0')
+            buf_printf(out, "%-12s   %s\n", "", report_string(test, "why"));
+        buf_free(&estimate);
+    }
+}
+
+static void put_names(struct json_object *names, const char *joint, struct buf *out)
+{
+    for (size_t i = 0; i < report_count(names); i++)
+        buf_printf(out, "%s%s", i == 0 ? "" : joint,
+                   json_object_get_string(json_object_array_get_idx(names, i)));
+}
+
+static void put_isolation(struct json_object *isolation, struct buf *out)
+{
+    if (isolation == NULL)
+        return;
+    struct json_object *culprits = report_member(isolation, "culprits");
+    buf_printf(out, "\nisolation of %s: %s, %zu verdicts, legs %s\n",
+               report_string(isolation, "test"), report_string(isolation, "outcome"),
+               report_count(report_member(isolation, "tries")), report_string(isolation, "legs"));
+    for (size_t i = 0; i < report_count(culprits); i++) {
+        buf_puts(out, "  convicted: ");
+        put_names(json_object_array_get_idx(culprits, i), " together with ", out);
+        buf_puts(out, "\n");
+    }
+    if (report_count(report_member(isolation, "acquitted")) > 0) {
+        buf_puts(out, "  acquitted: ");
+        put_names(report_member(isolation, "acquitted"), ", ", out);
+        buf_puts(out, "\n");
+    }
+}
+
+/* Rows that the verdicts may not rest on. */
+static void put_unproven(struct json_object *rows, struct buf *out)
+{
+    bool any = false;
+    for (size_t i = 0; i < report_count(rows); i++) {
+        struct json_object *row = json_object_array_get_idx(rows, i);
+        if (strcmp(report_string(row, "state"), "live") == 0)
+            continue;
+        buf_printf(out, "%s  %s = %s, %s: %s\n", any ? "" : "\nrows that are not live\n",
+                   report_string(row, "row"), report_string(row, "value"),
+                   report_string(row, "leg"), report_string(row, "state"));
+        any = true;
+    }
+}
+
+static void put_ranking(struct json_object *ranking, struct buf *out)
+{
+    if (report_count(ranking) > 0)
+        buf_printf(out, "\n%-16s %-20s %10s %10s %9s  %s\n", "row", "value", "KL", "top-1 loss",
+                   "exposure", "tier");
+    for (size_t i = 0; i < report_count(ranking); i++) {
+        struct json_object *row = json_object_array_get_idx(ranking, i);
+        buf_printf(out, "%-16s %-20s %10.3g %10.3g %9.3g  %s\n", report_string(row, "row"),
+                   report_string(row, "value"), report_number(row, "kl"),
+                   report_number(row, "top1_loss"), report_number(row, "exposure"),
+                   report_string(row, "tier"));
+    }
+}
+
+void report_text(struct json_object *report, struct buf *out)
+{
+    put_head(report, out);
+    put_tests(report_member(report, "tests"), out);
+    put_ranking(report_member(report, "ranking"), out);
+    put_isolation(report_member(report, "isolation"), out);
+    put_unproven(report_member(report, "rows"), out);
+    buf_printf(out, "\nverdict: %s\n", report_string(report, "verdict"));
+}
+
+/* ---- two reports ----------------------------------------------------------------------------- */
+
+static struct json_object *find_named(struct json_object *list, const char *key, const char *name)
+{
+    for (size_t i = 0; i < report_count(list); i++) {
+        struct json_object *item = json_object_array_get_idx(list, i);
+        if (strcmp(report_string(item, key), name) == 0)
+            return item;
+    }
+    return NULL;
+}
+
+static void diff_value(const char *what, const char *a, const char *b, struct buf *out)
+{
+    if (strcmp(a, b) != 0)
+        buf_printf(out, "%s: %s -> %s\n", what, a, b);
+}
+
+static void diff_profile(struct json_object *a, struct json_object *b, struct buf *out)
+{
+    diff_value("profile", report_string(a, "name"), report_string(b, "name"), out);
+    diff_value("profile hash", report_string(a, "hash"), report_string(b, "hash"), out);
+    struct json_object *values = report_member(a, "values");
+    if (values == NULL)
+        return;
+    json_object_object_foreach(values, row, value)
+    {
+        diff_value(row, json_object_get_string(value),
+                   report_string(report_member(b, "values"), row), out);
+    }
+}
+
+static void diff_test(struct json_object *a, struct json_object *b, struct buf *out)
+{
+    const char *name = report_string(a, "name");
+    if (b == NULL) {
+        buf_printf(out, "%s: was run in the first report only\n", name);
+        return;
+    }
+    diff_value(name, report_string(a, "verdict"), report_string(b, "verdict"), out);
+    double a_value = report_number(a, "estimate"), b_value = report_number(b, "estimate");
+    if (isnan(a_value) || isnan(b_value) || a_value == b_value)
+        return;
+    bool apart = report_number(a, "high") < report_number(b, "low") ||
+                 report_number(b, "high") < report_number(a, "low");
+    buf_printf(out, "%s: ", name);
+    report_put_estimate(a, out);
+    buf_puts(out, " -> ");
+    report_put_estimate(b, out);
+    buf_puts(out, apart ? ", apart\n" : ", within the intervals\n");
+}
+
+static bool is_report(struct json_object *value)
+{
+    return value != NULL && json_object_is_type(value, json_type_object) &&
+           strcmp(report_string(value, "schema"), REPORT_SCHEMA) == 0 &&
+           json_object_is_type(report_member(value, "tests"), json_type_array);
+}
+
+enum status report_diff(struct json_object *a, struct json_object *b, struct buf *out,
+                        struct error *err)
+{
+    if (!is_report(a) || !is_report(b))
+        return error_set(err, ERR_INPUT, "not two reports of schema " REPORT_SCHEMA);
+    struct json_object *a_engine = report_member(a, "engine"),
+                       *b_engine = report_member(b, "engine");
+    struct json_object *a_tests = report_member(a, "tests"), *b_tests = report_member(b, "tests");
+    diff_value("version", report_string(a_engine, "version"), report_string(b_engine, "version"),
+               out);
+    diff_value("model", report_string(a_engine, "model"), report_string(b_engine, "model"), out);
+    diff_value("isa", report_string(a_engine, "isa"), report_string(b_engine, "isa"), out);
+    diff_profile(report_member(a, "profile"), report_member(b, "profile"), out);
+    for (size_t i = 0; i < report_count(a_tests); i++) {
+        struct json_object *test = json_object_array_get_idx(a_tests, i);
+        diff_test(test, find_named(b_tests, "name", report_string(test, "name")), out);
+    }
+    for (size_t i = 0; i < report_count(b_tests); i++) {
+        const char *name = report_string(json_object_array_get_idx(b_tests, i), "name");
+        if (find_named(a_tests, "name", name) == NULL)
+            buf_printf(out, "%s: was run in the second report only\n", name);
+    }
+    diff_value("verdict", report_string(a, "verdict"), report_string(b, "verdict"), out);
+    return OK;
+}
+
+enum status report_read(const char *path, struct json_object **out, struct error *err)
+{
+    enum status status = json_parse_file(path, AUDIT_REPORT_BYTES_MAX, out, err);
+    if (status == OK && !is_report(*out)) {
+        json_object_put(*out);
+        *out = NULL;
+        status = error_set(err, ERR_INPUT, "%s: not a report of schema " REPORT_SCHEMA, path);
+    }
+    return status;
+}

@@ -1,0 +1,148 @@
+/* Names, budgets, gates, and the members of results that all tests share. */
+#include "engine/audit/tests.h"
+
+#include "engine/audit/tests_common.h"
+#include "kernels/check.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct audit_budget BUDGETS[] = {
+#define BUDGET(name, good, bad, items, texts, tokens, needle)                                      \
+    {name, good, bad, items, texts, tokens, needle},
+    AUDIT_BUDGETS(BUDGET)
+#undef BUDGET
+};
+
+static const struct audit_gates GATES[] = {
+#define GATE(profile, mean, p999, top1, growth) {profile, mean, p999, top1, growth},
+    AUDIT_GATES(GATE)
+#undef GATE
+};
+
+/* The tests, in the order in which their answers are worth having: without a floor nothing else
+ * says much, and an equality that does not hold explains the rest. */
+static const struct {
+    const char *name;
+    struct json_object *(*run)(const struct audit_run *run, enum audit_verdict *verdict);
+} TESTS[AUDIT_TESTS] = {
+    [TEST_FLOOR] = {"floor", test_floor},    [TEST_REPLAY] = {"replay", test_replay},
+    [TEST_LOGITS] = {"logits", test_logits}, [TEST_RECALL] = {"recall", test_recall},
+    [TEST_NEEDLE] = {"needle", test_needle},
+};
+
+const struct audit_budget *audit_budget(const char *name)
+{
+    for (size_t i = 0; i < sizeof BUDGETS / sizeof *BUDGETS; i++) {
+        if (strcmp(BUDGETS[i].name, name) == 0)
+            return &BUDGETS[i];
+    }
+    return NULL;
+}
+
+const struct audit_gates *audit_gates(const struct profile *profile)
+{
+    const struct audit_gates *balanced = NULL;
+    for (size_t i = 0; i < sizeof GATES / sizeof *GATES; i++) {
+        if (strcmp(GATES[i].profile, profile->name) == 0)
+            return &GATES[i];
+        if (strcmp(GATES[i].profile, "balanced") == 0)
+            balanced = &GATES[i];
+    }
+    return balanced;
+}
+
+const char *audit_test_name(enum audit_test test)
+{
+    return TESTS[test].name;
+}
+
+bool audit_test_parse(const char *name, enum audit_test *out)
+{
+    for (int i = 0; i < AUDIT_TESTS; i++) {
+        if (strcmp(TESTS[i].name, name) == 0) {
+            *out = (enum audit_test)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+struct json_object *audit_test(const struct audit_run *run, enum audit_test test,
+                               enum audit_verdict *verdict)
+{
+    return TESTS[test].run(run, verdict);
+}
+
+bool audit_cancelled(const struct audit_run *run)
+{
+    return run->cancelled != NULL && run->cancelled(run->user);
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static void put(struct json_object *object, const char *key, struct json_object *take_value)
+{
+    ASSERT(json_object_object_add(object, key, take_value) == 0);
+}
+
+struct json_object *result_new(enum audit_test test, enum audit_verdict verdict, const char *why,
+                               int64_t n, const char *gate)
+{
+    struct json_object *out = json_object_new_object();
+    put(out, "name", json_object_new_string(TESTS[test].name));
+    put(out, "verdict", json_object_new_string(audit_verdict_name(verdict)));
+    put(out, "why", json_object_new_string(why));
+    put(out, "n", json_object_new_int64(n));
+    put(out, "gate", json_object_new_string(gate));
+    return out;
+}
+
+void result_number(struct json_object *object, const char *key, double value)
+{
+    if (isfinite(value))
+        put(object, key, json_object_new_double(value));
+}
+
+void result_estimate(struct json_object *result, double value, struct interval interval)
+{
+    result_number(result, "estimate", value);
+    result_number(result, "low", interval.low);
+    result_number(result, "high", interval.high);
+}
+
+struct json_object *result_part(struct json_object *result, const char *key, bool list)
+{
+    struct json_object *part;
+    if (!json_object_object_get_ex(result, key, &part)) {
+        part = list ? json_object_new_array() : json_object_new_object();
+        put(result, key, part);
+    }
+    return part;
+}
+
+void result_grid(struct json_object *result, const char *title, const struct grid *grid,
+                 const char *const *lines, int n_lines, const char *const *columns, int n_columns)
+{
+    ASSERT(n_lines <= GRID_LINES_MAX && n_columns <= GRID_COLUMNS_MAX);
+    struct json_object *out = json_object_new_object();
+    put(out, "title", json_object_new_string(title));
+    struct json_object *names = json_object_new_array(), *rows = json_object_new_array();
+    for (int j = 0; j < n_columns; j++)
+        json_object_array_add(names, json_object_new_string(columns[j]));
+    for (int i = 0; i < n_lines; i++) {
+        struct json_object *line = json_object_new_object(), *cells = json_object_new_array();
+        put(line, "label", json_object_new_string(lines[i]));
+        for (int j = 0; j < n_columns; j++) {
+            struct json_object *cell = json_object_new_object();
+            put(cell, "n", json_object_new_int(grid->n[i][j]));
+            put(cell, "right", json_object_new_int(grid->right[i][j]));
+            json_object_array_add(cells, cell);
+        }
+        put(line, "cells", cells);
+        json_object_array_add(rows, line);
+    }
+    put(out, "columns", names);
+    put(out, "lines", rows);
+    json_object_array_add(result_part(result, "grids", true), out);
+}

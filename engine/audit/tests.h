@@ -1,0 +1,48 @@
+/*
+ * The audit's tests: which items, under which settings, and what verdict the outcomes are.  Each
+ * gives one member of a report's "tests" (report.h).  All items follow from the seed.
+ */
+#ifndef V4BOX_ENGINE_AUDIT_TESTS_H
+#define V4BOX_ENGINE_AUDIT_TESTS_H
+
+#include "engine/audit/machine.h"
+#include "engine/audit/report.h"
+
+struct audit_budget {
+    const char *name;
+    double good, bad; /* rates of lost answers that are told apart */
+    int32_t items;    /* of recall, and of needles, at most */
+    int32_t texts, text_tokens;
+    int32_t needle_max; /* tokens */
+};
+/** @return NULL: no such budget */
+const struct audit_budget *audit_budget(const char *name);
+
+struct audit_run {
+    struct audit_machine *machine;
+    const struct audit_text *text;
+    const struct profile *profile, *reference;
+    const struct audit_budget *budget;
+    uint64_t seed;
+    bool (*cancelled)(void *user); /* asked between items; NULL: never */
+    void *user;
+};
+
+enum audit_test { TEST_FLOOR, TEST_REPLAY, TEST_LOGITS, TEST_RECALL, TEST_NEEDLE, AUDIT_TESTS };
+const char *audit_test_name(enum audit_test test);
+/** @return false when the name is none of them */
+bool audit_test_parse(const char *name, enum audit_test *out);
+
+/** Runs one test.  @own the caller: json_object_put */
+struct json_object *audit_test(const struct audit_run *run, enum audit_test test,
+                               enum audit_verdict *verdict);
+
+/**
+ * Decides one test in one configuration, for the search for a culprit: recall and needles lose an
+ * answer that the reference has, logits pass their gate, replay is not bit-equal.
+ * @param mixed  the rows live in prefill and in decode; .carry as the configuration has it
+ */
+enum audit_verdict audit_decide(const struct audit_run *run, enum audit_test test,
+                                const struct audit_setting *mixed);
+
+#endif

@@ -1,0 +1,54 @@
+/* Inside the tests: gates, and members of their results. */
+#ifndef V4BOX_ENGINE_AUDIT_TESTS_COMMON_H
+#define V4BOX_ENGINE_AUDIT_TESTS_COMMON_H
+
+#include "config/audit_gates.h"
+#include "engine/audit/stats.h"
+#include "engine/audit/tests.h"
+
+struct audit_gates {
+    const char *profile;
+    double kl_mean, kl_999, top1, growth;
+};
+/** The profile's line, or balanced's. */
+const struct audit_gates *audit_gates(const struct profile *profile);
+
+bool audit_cancelled(const struct audit_run *run);
+
+/** A result with name, verdict, why, n and gate; `why` and `gate` are copied. */
+struct json_object *result_new(enum audit_test test, enum audit_verdict verdict, const char *why,
+                               int64_t n, const char *gate);
+/** Left out when it is not finite: JSON has no word for that. */
+void result_number(struct json_object *object, const char *key, double value);
+/** estimate, low, high */
+void result_estimate(struct json_object *result, double value, struct interval interval);
+/** The member "numbers", "grids" or "curves", made when it is not there. */
+struct json_object *result_part(struct json_object *result, const char *key, bool list);
+
+/* Share right by line and column. */
+#define GRID_LINES_MAX   16
+#define GRID_COLUMNS_MAX 16
+struct grid {
+    int32_t n[GRID_LINES_MAX][GRID_COLUMNS_MAX], right[GRID_LINES_MAX][GRID_COLUMNS_MAX];
+};
+/** @shape lines [n_lines], columns [n_columns] */
+void result_grid(struct json_object *result, const char *title, const struct grid *grid,
+                 const char *const *lines, int n_lines, const char *const *columns, int n_columns);
+
+/* One implementation a test: audit_test() chooses. */
+struct json_object *test_floor(const struct audit_run *run, enum audit_verdict *verdict);
+struct json_object *test_replay(const struct audit_run *run, enum audit_verdict *verdict);
+struct json_object *test_logits(const struct audit_run *run, enum audit_verdict *verdict);
+struct json_object *test_recall(const struct audit_run *run, enum audit_verdict *verdict);
+struct json_object *test_needle(const struct audit_run *run, enum audit_verdict *verdict);
+
+/** Item `i` of recall or needle; false: there is none of that number (it does not fit).
+ *  @own audit_item_free  @return line and column of the grid */
+bool audit_item_make(const struct audit_run *run, enum audit_test test, int32_t i,
+                     struct audit_item *out, int *line, int *column);
+/** Mean KL of prefilled and of decoded positions against the reference; the larger one. */
+double audit_kl(const struct audit_run *run, const struct audit_setting *setting);
+/** Ways of replay that changed a bit. */
+int audit_replay_failures(const struct audit_run *run, const struct profile *profile);
+
+#endif

@@ -1,0 +1,292 @@
+/* Floor, replay and logits: what the numbers do, before any answer changes. */
+#include "engine/audit/tests_common.h"
+#include "kernels/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Texts to look at numbers on: needles, since every position of them is a different situation, with
+ * the answer's value behind. */
+static bool make_text(const struct audit_run *run, int32_t i, int32_t tokens,
+                      struct audit_item *out)
+{
+    struct needle_plan plan = {run->seed + 1000 + (uint64_t)i, tokens + i, tokens / 3, 3};
+    struct error err;
+    return tokens + i <= machine_context(run->machine) &&
+           conversation_needle(run->text, &plan, out, &err) == OK;
+}
+
+/* The last tokens of a text are decoded. */
+static int32_t decode_from(int32_t n)
+{
+    return n - AUDIT_DECODED;
+}
+
+/* ---- logits ---------------------------------------------------------------------------------- */
+
+/* Octaves of position, from 64 on. */
+#define BINS 12
+static int bin_of(int32_t position)
+{
+    int bin = 0;
+    for (int32_t edge = 64; position >= edge && bin < BINS - 1; edge *= 2)
+        bin++;
+    return bin;
+}
+
+struct distances {
+    double *kl;    /* owns [cap]; all positions of all texts */
+    double *means; /* owns [texts] */
+    double sum[2]; /* of prefilled and of decoded positions */
+    int64_t count[2];
+    double quarter[4]; /* sums over quarters of the prefilled positions: the rest asks, not tells */
+    double bin[BINS];
+    int64_t in_bin[BINS];
+    int64_t n, same_top, broken;
+    int32_t texts;
+};
+
+static void distances_add(struct distances *d, const struct audit_difference *diff, int32_t n)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (!isfinite(diff[i].kl)) {
+            d->broken++;
+            continue;
+        }
+        int leg = i >= decode_from(n), bin = bin_of(i);
+        d->kl[d->n++] = diff[i].kl;
+        d->same_top += diff[i].same_top;
+        d->sum[leg] += diff[i].kl;
+        d->count[leg]++;
+        if (leg == 0)
+            d->quarter[(int64_t)i * 4 / decode_from(n)] += diff[i].kl;
+        d->bin[bin] += diff[i].kl;
+        d->in_bin[bin]++;
+        sum += diff[i].kl;
+    }
+    d->means[d->texts++] = sum / n;
+}
+
+/* All texts under a setting against the reference. */
+static void measure(const struct audit_run *run, const struct audit_setting *setting,
+                    struct distances *d)
+{
+    struct audit_setting reference = {run->reference, run->reference, CARRY_NONE};
+    int32_t tokens = run->budget->text_tokens, texts = run->budget->texts;
+    size_t most = (size_t)texts * (size_t)(tokens + texts);
+    struct audit_difference *diff = calloc((size_t)(tokens + texts), sizeof *diff);
+    *d = (struct distances){.kl = calloc(most, sizeof *d->kl),
+                            .means = calloc((size_t)texts, sizeof *d->means)};
+    ASSERT(diff != NULL && d->kl != NULL && d->means != NULL);
+    for (int32_t i = 0; i < texts && !audit_cancelled(run); i++) {
+        struct audit_item item;
+        if (!make_text(run, i, tokens, &item))
+            continue;
+        int32_t n = (int32_t)item.ids.len;
+        machine_compare(run->machine, item.ids.data, n, decode_from(n), &reference, setting, diff);
+        distances_add(d, diff, n);
+        audit_item_free(&item);
+    }
+    free(diff);
+}
+
+static void distances_free(struct distances *d)
+{
+    free(d->kl);
+    free(d->means);
+}
+
+static double leg_mean(const struct distances *d, int leg)
+{
+    return d->count[leg] == 0 ? 0 : d->sum[leg] / (double)d->count[leg];
+}
+
+double audit_kl(const struct audit_run *run, const struct audit_setting *setting)
+{
+    struct distances d;
+    measure(run, setting, &d);
+    double out = d.broken > 0 ? INFINITY : fmax(leg_mean(&d, 0), leg_mean(&d, 1));
+    distances_free(&d);
+    return out;
+}
+
+static double growth(const struct distances *d)
+{
+    double first = fmax(d->quarter[0], AUDIT_KL_NOTHING * (double)d->count[0] / 4);
+    return d->quarter[3] / first;
+}
+
+static enum audit_verdict judge_logits(const struct distances *d, const struct summary *s,
+                                       const struct audit_gates *g, char *why, size_t why_size)
+{
+    double top1 = d->n == 0 ? 0 : (double)d->same_top / (double)d->n;
+    const char *over = d->broken > 0          ? "logits that are not finite"
+                       : s->mean > g->kl_mean ? "mean KL over its gate"
+                       : s->p999 > g->kl_999  ? "99.9 % KL over its gate"
+                       : top1 < g->top1       ? "top-1 agreement under its gate"
+                       : growth(d) > g->growth && s->mean > AUDIT_KL_NOTHING
+                           ? "KL grows along the text"
+                           : NULL;
+    snprintf(why, why_size, "%s", over != NULL ? over : "all gates held");
+    return d->texts == 0 ? VERDICT_UNDECIDED : over != NULL ? VERDICT_FAIL : VERDICT_PASS;
+}
+
+static void put_bins(struct json_object *out, const struct distances *d)
+{
+    struct json_object *curve = json_object_new_object();
+    struct json_object *x = json_object_new_array(), *y = json_object_new_array();
+    for (int bin = 0, from = 0; bin < BINS; from = 64 << bin, bin++) {
+        if (d->in_bin[bin] == 0)
+            continue;
+        char name[32];
+        snprintf(name, sizeof name, "%d..", from);
+        json_object_array_add(x, json_object_new_string(name));
+        json_object_array_add(y, json_object_new_double(d->bin[bin] / (double)d->in_bin[bin]));
+    }
+    json_object_object_add(curve, "title", json_object_new_string("mean KL by position, nats"));
+    json_object_object_add(curve, "x", x);
+    json_object_object_add(curve, "y", y);
+    json_object_array_add(result_part(out, "curves", true), curve);
+}
+
+/* By crossover: what one leg adds while the other is at reference. */
+static void put_legs(const struct audit_run *run, struct json_object *numbers)
+{
+    struct audit_setting decode = {run->reference, run->profile, CARRY_NONE};
+    struct audit_setting prefill = {run->profile, run->reference, CARRY_NONE};
+    struct distances d;
+    measure(run, &decode, &d);
+    result_number(numbers, "mean KL of decoded positions, only decode live", leg_mean(&d, 1));
+    distances_free(&d);
+    measure(run, &prefill, &d);
+    result_number(numbers, "mean KL of decoded positions, only prefill live", leg_mean(&d, 1));
+    distances_free(&d);
+}
+
+struct json_object *test_logits(const struct audit_run *run, enum audit_verdict *verdict)
+{
+    struct audit_setting setting = {run->profile, run->profile, CARRY_NONE};
+    const struct audit_gates *g = audit_gates(run->profile);
+    struct distances d;
+    measure(run, &setting, &d);
+    struct summary s = stats_summary(d.kl, d.n);
+    char why[64], gate[128];
+    *verdict = judge_logits(&d, &s, g, why, sizeof why);
+    snprintf(gate, sizeof gate, "mean %.3g, 99.9 %% %.3g, top-1 %.4g, growth %.3g", g->kl_mean,
+             g->kl_999, g->top1, g->growth);
+    struct json_object *out = result_new(TEST_LOGITS, *verdict, why, d.texts, gate);
+    if (d.texts > 0)
+        result_estimate(out, s.mean,
+                        stats_bootstrap(d.means, d.texts, AUDIT_CONFIDENCE, run->seed));
+    struct json_object *numbers = result_part(out, "numbers", false);
+    result_number(numbers, "positions", (double)d.n);
+    result_number(numbers, "KL 50 %", s.p50);
+    result_number(numbers, "KL 90 %", s.p90);
+    result_number(numbers, "KL 99 %", s.p99);
+    result_number(numbers, "KL 99.9 %", s.p999);
+    result_number(numbers, "KL most", s.max);
+    result_number(numbers, "top-1 agreement", (double)d.same_top / (double)(d.n > 0 ? d.n : 1));
+    result_number(numbers, "growth of prefilled positions, last quarter over first", growth(&d));
+    result_number(numbers, "mean KL of prefilled positions", leg_mean(&d, 0));
+    result_number(numbers, "mean KL of decoded positions", leg_mean(&d, 1));
+    put_bins(out, &d);
+    put_legs(run, numbers);
+    distances_free(&d);
+    return out;
+}
+
+/* ---- floor ----------------------------------------------------------------------------------- */
+
+struct json_object *test_floor(const struct audit_run *run, enum audit_verdict *verdict)
+{
+    struct audit_setting setting = {run->profile, run->profile, CARRY_NONE};
+    int32_t tokens = run->budget->text_tokens, same = 0, n = 0;
+    struct audit_difference *diff = calloc((size_t)tokens + 1, sizeof *diff);
+    struct audit_item item;
+    double most = 0;
+    ASSERT(diff != NULL);
+    if (make_text(run, 0, tokens, &item)) {
+        n = (int32_t)item.ids.len;
+        machine_compare(run->machine, item.ids.data, n, decode_from(n), &setting, &setting, diff);
+        audit_item_free(&item);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        same += diff[i].same_bits;
+        most = fmax(most, diff[i].kl);
+    }
+    free(diff);
+    *verdict = n == 0 ? VERDICT_UNDECIDED : same == n ? VERDICT_PASS : VERDICT_FAIL;
+    struct json_object *out =
+        result_new(TEST_FLOOR, *verdict,
+                   same == n ? "the profile against itself is equal bit for bit"
+                             : "the profile against itself differs",
+                   n, "every logit of every position equal");
+    result_estimate(out, n == 0 ? NAN : (double)(n - same) / n,
+                    stats_rate(n - same, n, AUDIT_CONFIDENCE));
+    result_number(result_part(out, "numbers", false), "KL most", most);
+    return out;
+}
+
+/* ---- replay ---------------------------------------------------------------------------------- */
+
+/* Six blocks of 128 and a rest: every border lies inside, every length up to it is compared. */
+#define REPLAY_TOKENS 771
+
+/* Positions at which each way gives other bits than one cold prompt, and the first of all. */
+struct replayed {
+    int32_t n, differ[WAYS], all, first;
+};
+
+static struct replayed replay(const struct audit_run *run, const struct profile *profile)
+{
+    uint64_t cold[REPLAY_TOKENS], other[REPLAY_TOKENS];
+    struct replayed out = {.first = REPLAY_TOKENS};
+    struct audit_item item;
+    if (!make_text(run, 0, REPLAY_TOKENS, &item))
+        return out;
+    out.n = (int32_t)item.ids.len;
+    machine_rows(run->machine, item.ids.data, out.n, profile, WAY_COLD, cold);
+    for (int way = 0; way < WAYS && !audit_cancelled(run); way++) {
+        machine_rows(run->machine, item.ids.data, out.n, profile, (enum audit_way)way, other);
+        for (int32_t i = 0; i < out.n; i++) {
+            if (cold[i] == other[i])
+                continue;
+            out.differ[way]++;
+            out.all++;
+            out.first = i < out.first ? i : out.first;
+        }
+    }
+    audit_item_free(&item);
+    return out;
+}
+
+int audit_replay_failures(const struct audit_run *run, const struct profile *profile)
+{
+    return replay(run, profile).all;
+}
+
+struct json_object *test_replay(const struct audit_run *run, enum audit_verdict *verdict)
+{
+    struct replayed r = replay(run, run->profile);
+    struct buf why = {0};
+    buf_puts(&why, r.all == 0 ? "no way into a timeline changes a bit" : "differs: ");
+    for (int way = 0, named = 0; way < WAYS; way++) {
+        if (r.differ[way] > 0)
+            buf_printf(&why, "%s%s", named++ > 0 ? ", " : "", audit_way_name((enum audit_way)way));
+    }
+    if (r.all > 0)
+        buf_printf(&why, "; first at position %d", r.first);
+    *verdict = r.n == 0 ? VERDICT_UNDECIDED : r.all == 0 ? VERDICT_PASS : VERDICT_FAIL;
+    int64_t n = (int64_t)r.n * WAYS;
+    struct json_object *out =
+        result_new(TEST_REPLAY, *verdict, buf_cstr(&why), n, "every logit of every position equal");
+    buf_free(&why);
+    result_estimate(out, n == 0 ? NAN : (double)r.all / (double)n,
+                    stats_rate(r.all, n, AUDIT_CONFIDENCE));
+    struct json_object *numbers = result_part(out, "numbers", false);
+    for (int way = 0; way < WAYS; way++)
+        result_number(numbers, audit_way_name((enum audit_way)way), r.differ[way]);
+    return out;
+}

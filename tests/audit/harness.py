@@ -1,0 +1,63 @@
+"""What the audit's suites share: the engine's audit command, and engines with one seeded defect.
+
+Knows the command line and the report's fields, nothing of the engine's inside."""
+import json, os, subprocess, tempfile
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+DEMO = "rootfs/models/demo"
+OUT = "build/audit"
+LIBRARIES = ["-ljson-c", "-lmicrohttpd", "-lutf8proc", "-lsodium", "-lm", "-lpthread"]
+RUN_SECONDS = 900
+
+
+class Tap:
+    """Test results, one line each; the plan comes last."""
+
+    def __init__(self):
+        self.n, self.failed = 0, 0
+
+    def check(self, good, what):
+        self.n += 1
+        self.failed += not good
+        print(f"{'ok' if good else 'not ok'} {self.n} - {what}", flush=True)
+        return good
+
+    def end(self):
+        print(f"1..{self.n}")
+        return self.failed > 0
+
+
+def audit(*args, engine="build/engine"):
+    """-> (exit status, standard output, standard error)"""
+    run = subprocess.run([engine, "audit", *args], capture_output=True, text=True, timeout=RUN_SECONDS, cwd=ROOT)
+    return run.returncode, run.stdout, run.stderr
+
+
+def report(*args, engine="build/engine"):
+    """-> (exit status, the report)"""
+    with tempfile.TemporaryDirectory(prefix="v4box-audit-") as folder:
+        path = os.path.join(folder, "report.json")
+        status, _, errors = audit(*args, "--model", DEMO, "--json", path, engine=engine)
+        if not os.path.exists(path):
+            raise RuntimeError(f"no report, status {status}: {errors}")
+        with open(path) as file:
+            return status, json.load(file)
+
+
+def planted(name, path, text, replacement):
+    """An engine in which one text of one source file is another: its object is linked in front of the library.
+
+    -> path of the program; an exception when the text is not there exactly once."""
+    source = open(os.path.join(ROOT, path)).read()
+    if source.count(text) != 1:
+        raise RuntimeError(f"{path}: {text!r} is there {source.count(text)} times")
+    base = os.path.join(ROOT, OUT, name.replace(" ", "-"))
+    os.makedirs(os.path.dirname(base), exist_ok=True)
+    with open(base + ".c", "w") as file:
+        file.write(source.replace(text, replacement))
+    flags = open(os.path.join(ROOT, "build/musl/flags")).read().split()
+    flags = [f for f in flags if f not in ("-MMD", "-MP", "-Werror")] + ["-march=x86-64-v2", "-w"]
+    subprocess.run(["musl-gcc", *flags, "-c", base + ".c", "-o", base + ".o"], check=True, cwd=ROOT)
+    subprocess.run(["musl-gcc", "-static", "-Lbuild/deps/prefix/lib", "build/musl/engine/main.o", base + ".o",
+                    "build/musl/libv4box.a", *LIBRARIES, "-o", base], check=True, cwd=ROOT)
+    return base

@@ -1,0 +1,108 @@
+"""The suite `audit`: reports of the embedded model, what two defects look like in them, and wrong input."""
+import json, os, sys, tempfile
+import jsonschema
+from harness import DEMO, Tap, audit, planted, report
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SCHEMA = json.load(open(os.path.join(HERE, "report.schema.json")))
+
+
+def valid(value):
+    try:
+        jsonschema.validate(value, SCHEMA, cls=jsonschema.Draft7Validator)
+        return True
+    except jsonschema.ValidationError as error:
+        print(f"# {error.message}"[:300])
+        return False
+
+
+def whole_report(tap, folder):
+    """Everything, in the published numerics: nothing may fail."""
+    path, page = os.path.join(folder, "official.json"), os.path.join(folder, "official.html")
+    status, text, errors = audit("all", "--model", DEMO, "--profile", "official", "--budget", "quick", "--json", path,
+                                 "--html", page)
+    official = json.load(open(path))
+    verdicts = {t["name"]: t["verdict"] for t in official["tests"]}
+    tap.check(status == 0 and list(verdicts) == ["floor", "replay", "logits", "recall", "needle"],
+              f"official: {verdicts}, {official['spent_s']:.0f} s {errors if status else ''}")
+    tap.check(verdicts["floor"] == verdicts["replay"] == verdicts["logits"] == "PASS",
+              "official equals itself, replays bit for bit, and holds its gates")
+    tap.check(verdicts["recall"] == "PASS" and verdicts["needle"] == "PASS", "official loses no answer")
+    tap.check(valid(official), "the report has the form of its schema")
+    broken = json.loads(json.dumps(official))
+    del broken["tests"][0]["gate"]
+    broken["verdict"] = "FINE"
+    tap.check(not valid(broken), "a report without a gate has not")
+    html = open(page).read()
+    tap.check("<h1>v4box audit" in html and html.count("<section>") == 5 and html.count("hsl(") >= 10,
+              "the page shows every test and the cells of its grids")
+    tap.check(not any(word in html for word in ("<script", "http:", "https:", "src=", "@import")),
+              "the page loads nothing")
+    tap.check(audit("show", path)[1] == text, "show prints what the run printed")
+    tap.check(audit("diff", path, path) == (0, "", ""), "a report does not differ from itself")
+    official["tests"][3]["verdict"], official["engine"]["isa"] = "FAIL", "abacus"
+    other = os.path.join(folder, "other.json")
+    json.dump(official, open(other, "w"))
+    _, text, _ = audit("diff", path, other)
+    tap.check("recall: PASS -> FAIL\n" in text and "-> abacus\n" in text and text.count("\n") == 2,
+              "diff names what changed, and nothing else")
+
+
+def defects(tap):
+    """One in carried state, one in a row."""
+    stale = planted("stale window", "engine/model/snapshot.c", "length - window, window, HEAD_DIM,",
+                    "length - window, window - 9, HEAD_DIM,")
+    status, bad = report("replay", "--profile", "reference", engine=stale)
+    why = bad["tests"][0]["why"]
+    tap.check(status == 1 and bad["verdict"] == "FAIL" and why.startswith("differs: stored prefix;"),
+              f"a window that is not brought back: {why}")
+    twice = planted("scaling twice", "kernels/cpu/cpu_experts.c", "if (p->scale == MOE_SCALE_GATE) {", "{")
+    rows = "moe.scale=kernel,hc.mix=bf16,attn.prefill=bf16,attn.decode=bf16,index.score=bf16,head.logits=bf16"
+    args = ("isolate", "--test", "logits", "--budget", "quick", "--profile", "reference", "--set", rows)
+    status, bad = report(*args, engine=twice)
+    found = bad["isolation"]
+    tap.check(valid(bad) and status == 1 and found["culprits"] == [["moe.scale"]] and len(found["tries"]) <= 12,
+              f"the routed factor in gate and kernel: {found['culprits']} in {len(found['tries'])} verdicts")
+    tap.check(set(found["acquitted"]) == {"hc.mix", "attn.prefill", "attn.decode", "index.score", "head.logits"},
+              "the rows beside it are acquitted")
+    status, good = report(*args)
+    tap.check(status == 0 and good["isolation"]["outcome"] == "no fault" and len(good["isolation"]["tries"]) == 1,
+              "without the defect there is no fault to find")
+
+
+def wrong_input(tap, folder):
+    torn = os.path.join(folder, "torn.json")
+    open(torn, "w").write('{"schema": "v4box-audit/1", "tests": [')
+    alien = os.path.join(folder, "alien.json")
+    open(alien, "w").write('{"schema": "other", "tests": []}')
+    for args, word in (
+        ((), "usage"),
+        (("guess",), "usage"),
+        (("all",), "--model"),
+        (("all", "--model", DEMO, "--budget", "9m"), "--budget"),
+        (("all", "--model", DEMO, "--profile", "quickest"), "--profile"),
+        (("all", "--model", DEMO, "--context", "1"), "--context"),
+        (("all", "--model", DEMO, "--set", "moe.scale"), "--set"),
+        (("all", "--model", DEMO, "--set", "moe.scale=thrice"), "thrice"),
+        (("all", "--model", DEMO, "--set", "x" * 99), "--set"),
+        (("isolate", "--model", DEMO, "--test", "floor"), "--test"),
+        (("all", "--model", folder), "tokenizer.json"),
+        (("show", os.path.join(folder, "nowhere")), "nowhere"),
+        (("show", torn), "torn.json"),
+        (("show", alien), "alien.json"),
+        (("diff", alien), "two files"),
+    ):
+        status, text, errors = audit(*args)
+        tap.check(status == 2 and text == "" and word in errors, f"refused: audit {' '.join(args)[:60]}")
+
+
+def main():
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="v4box-audit-") as folder:
+        wrong_input(tap, folder)
+        whole_report(tap, folder)
+        defects(tap)
+    return tap.end()
+
+
+sys.exit(main())
