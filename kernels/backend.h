@@ -58,7 +58,9 @@ enum attn_math {
 };
 #define ATTN_TILE  64
 #define ATTN_SPLIT 64
-static_assert((int)ATTN_BF16 == (int)ATTN_PREFILL_BF16 && (int)ATTN_BF16 == (int)ATTN_DECODE_BF16 &&
+static_assert((int)ATTN_FP32 == (int)ATTN_PREFILL_FP32 && (int)ATTN_FP32 == (int)ATTN_DECODE_FP32 &&
+                  (int)ATTN_BF16 == (int)ATTN_PREFILL_BF16 &&
+                  (int)ATTN_BF16 == (int)ATTN_DECODE_BF16 &&
                   (int)ATTN_BF16_SPLIT_K == (int)ATTN_DECODE_BF16_SPLIT_K &&
                   ATTN_BF16_SPLIT_K + 1 == (int)ATTN_DECODE_VALUES,
               "every arithmetic is a value of the table");

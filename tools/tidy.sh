@@ -22,9 +22,11 @@ report() {
     fi
 }
 
-echo 1..4
+echo 1..6
 report 1 "clang-format changes nothing" "$(clang-format --dry-run -Werror "$@" 2>&1 | grep -E ': error:' | cut -d: -f1 | sort | uniq -c)"
 report 2 "no file has more than $LINES_MAX lines" "$(wc -l "$@" | awk -v m=$LINES_MAX '$2 != "total" && $1 > m')"
 report 3 "no banned call" "$(grep -nE "$BANNED" "$@" | grep -vE "$BANNED_EXCEPT")"
 report 4 "every file opens with a comment" "$(for f in "$@"; do head -c 2 "$f" | grep -q '^/\*' || echo "$f"; done)"
+report 5 "every kernel variant is a value of config/precision.def, and answers for it" "$(/usr/bin/python3 tools/precision_rows.py 2>&1)"
+report 6 "control: a variant or a row that is taken away is missed" "$(/usr/bin/python3 tools/precision_rows.py control 2>&1)"
 exit $failures
