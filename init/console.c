@@ -52,7 +52,7 @@ static const struct command {
 #define COMMAND_COUNT (sizeof COMMANDS / sizeof COMMANDS[0])
 
 struct console {
-    const char *engine_path, *init_path; /* NULL: not asked */
+    const char *engine_path, *init_path, *updater_path; /* NULL: not asked */
     bool json;
     int wait_s; /* how long to wait for a server that is not there yet */
     bool alone; /* one command of -c: the input is its own, not more commands */
@@ -133,9 +133,13 @@ static bool run_updater(const struct console *c, const struct request *request)
             "a file is sent from another machine: ssh BOX update <FILE; here: update status");
         return false;
     }
-    return print_answer(
-        c, "updater",
-        client_stream(&client, UPDATE_SOCK, request, sends ? STDIN_FILENO : -1, UPDATE_ANSWER_MS));
+    if (c->updater_path == NULL) {
+        print_failure(c, "updater", "no socket given");
+        return false;
+    }
+    return print_answer(c, "updater",
+                        client_stream(&client, c->updater_path, request, sends ? STDIN_FILENO : -1,
+                                      UPDATE_ANSWER_MS));
 }
 
 static void add_data(struct text *t, const char *name, const struct client *from)
@@ -396,9 +400,11 @@ static bool confine(void)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: console [--socket PATH] [--init PATH] [--wait SECONDS] [--json] "
-                    "[-c 'COMMAND']\n"
-                    "exit codes: 0 good, 1 the command failed, 2 usage\n");
+    fprintf(
+        stderr,
+        "usage: console [--socket PATH] [--init PATH] [--updater PATH] [--wait SECONDS] [--json] "
+        "[-c 'COMMAND']\n"
+        "exit codes: 0 good, 1 the command failed, 2 usage\n");
     return 2;
 }
 
@@ -406,8 +412,8 @@ int main(int argc, char **argv)
 {
     struct console c = {.engine_path = NULL};
     const char *command = NULL, *wait = NULL;
-    static const char *const NAMES[] = {"--socket", "--init", "--wait", "-c"};
-    const char **values[] = {&c.engine_path, &c.init_path, &wait, &command};
+    static const char *const NAMES[] = {"--socket", "--init", "--updater", "--wait", "-c"};
+    const char **values[] = {&c.engine_path, &c.init_path, &c.updater_path, &wait, &command};
     for (int i = 1; i < argc; i++) {
         size_t k = 0;
         if (strcmp(argv[i], "--json") == 0) {
@@ -427,9 +433,10 @@ int main(int argc, char **argv)
             return usage();
         c.wait_s = (int)seconds;
     }
-    if (c.engine_path == NULL && c.init_path == NULL) {
+    if (c.engine_path == NULL && c.init_path == NULL && c.updater_path == NULL) {
         c.engine_path = BOX_ENGINE_SOCK;
         c.init_path = BOX_INIT_SOCK;
+        c.updater_path = UPDATE_SOCK;
     }
     if (!confine()) {
         fprintf(stderr, "console: cannot give up privileges: %s\n", strerror(errno));

@@ -147,6 +147,56 @@ def pipes(path):
     equal(len(server.requests), before, "requests those made")
 
 
+class Updater:
+    """Reads a request line and what follows: all of it, or `enough` bytes; then answers."""
+
+    def __init__(self, path, enough=None):
+        self.got = []
+        self.enough = enough
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.bind(path)
+        self.socket.listen(8)
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            client, _ = self.socket.accept()
+            data = b""
+            while self.enough is None or len(data) < self.enough:
+                more = client.recv(65536)
+                data += more
+                if not more or data.endswith(b"]}\n") and b'"update","args":[]' not in data:
+                    break
+            self.got.append(data)
+            client.sendall(line(self.enough is None, "got %d\n" % len(data)))
+            client.close()
+
+
+def streams(path):
+    update = bytes(range(256)) * 8192  # 2 MiB of every byte
+    whole = Updater(path)
+    code, out, _ = run("--updater", path, "-c", "update", stdin=update)
+    request, _, body = whole.got[0].partition(b"\n")
+    equal((code, json.loads(request)), (0, {"command": "update", "args": []}), "the request")
+    equal(body == update, True, "the update, byte for byte")
+    equal(run("--updater", path, "-c", "update")[0], 0, "an empty update")
+    for asked in ["update status", "rollback"]:
+        equal(run("--updater", path, "-c", asked, stdin=update)[0], 0, asked)
+        equal(whole.got[-1].count(b"\n"), 1, "lines of " + asked)
+    before = len(whole.got)
+    code, out, _ = run("--updater", path, stdin=b"update\nhelp\n")
+    equal((code, b"sent from another machine" in out, b"poweroff" in out), (1, True, True),
+          "update among piped commands, which stay commands")
+    equal(len(whole.got), before, "requests those made")
+    refusing = Updater(path + "r", enough=1000)
+    code, out, _ = run("--updater", path + "r", "-c", "update", stdin=update)
+    equal((code, out[:4]), (1, b"got "), "a refusal before the end")
+    equal(len(refusing.got), 1, "requests")
+    equal(run("--updater", path + "x", "-c", "update", stdin=update)[:2],
+          (1, b"updater: not running\n"), "without an updater")
+    equal(run("--init", path, "-c", "update")[:2], (1, b"updater: no socket given\n"), "no socket")
+
+
 class Terminal:
     """The console on a pseudo-terminal."""
 
@@ -195,7 +245,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         for name, check in [("one socket", one_socket), ("both sockets", two_sockets),
                             ("--wait", waiting), ("hostile servers", hostile_servers),
-                            ("pipes", pipes), ("a terminal", terminal)]:
+                            ("pipes", pipes), ("streams", streams), ("a terminal", terminal)]:
             tap.check("console: " + name, check, os.path.join(folder, name.replace(" ", "-")))
         tap.check("console: usage", usage)
     tap.end()
