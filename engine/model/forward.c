@@ -6,25 +6,10 @@
  * with state run for each sequence's span of rows.  There is no decode path: a span of the decode
  * leg differs in the arithmetic that the profile chooses for its attention, and in nothing else.
  */
-#include "engine/model/network.h"
-#include "kernels/check.h"
+#include "engine/model/step.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-/* Some consecutive rows of a step that belong to one sequence. */
-struct span {
-    struct sequence *sequence;
-    int32_t row, n;
-    int32_t position; /* of the first row */
-    enum leg leg;
-    int32_t csa_row, hca_row; /* where the span's finished blocks lie in block_rope_* */
-};
-
-struct step {
-    int32_t n, n_spans, n_decode;
-    struct span spans[STEP_TOKENS_MAX];
-};
 
 /* ---- rows and positions --------------------------------------------------------------------- */
 
@@ -42,18 +27,17 @@ static void span_add(struct step *step, struct sequence *sequence, int32_t posit
     step->n_decode += leg == LEG_DECODE ? n : 0;
 }
 
-static struct place place_of(const struct step *step, enum layer_kind kind)
+struct place step_place(const struct step *step, enum layer_kind kind)
 {
     return (struct place){kind, step->n_decode};
 }
 
-/* A span is of one leg, whatever `n` counts of it. */
-static struct place span_place(const struct span *span, enum layer_kind kind, int32_t n)
+struct place span_place(const struct span *span, enum layer_kind kind, int32_t n)
 {
     return (struct place){kind, span->leg == LEG_DECODE ? n : 0};
 }
 
-static enum layer_kind attention_kind(const struct model *m, int32_t block)
+enum layer_kind attention_kind(const struct model *m, int32_t block)
 {
     int32_t ratio = m->config->compress_ratios[block];
     if (block >= m->config->num_hidden_layers)
@@ -61,15 +45,7 @@ static enum layer_kind attention_kind(const struct model *m, int32_t block)
     return ratio == 0 ? KIND_WINDOW : ratio == RATIO_CSA ? KIND_CSA : KIND_HCA;
 }
 
-static enum layer_kind moe_kind(const struct model *m, int32_t block)
-{
-    if (block >= m->config->num_hidden_layers)
-        return KIND_DRAFT;
-    return block < m->config->num_hash_layers ? KIND_HASH : KIND_SCORE;
-}
-
-/* Blocks of `ratio` tokens that this span completes. */
-static int32_t blocks_finished(const struct span *span, int32_t ratio)
+int32_t blocks_finished(const struct span *span, int32_t ratio)
 {
     return (span->position + span->n) / ratio - span->position / ratio;
 }
@@ -120,10 +96,10 @@ static void step_begin(struct model *m, const struct profile *profile, struct st
     block_rope_rows(m, step, RATIO_HCA, m->step.block_rope_hca);
 }
 
-/* ---- attention ------------------------------------------------------------------------------ */
+/* ---- small stages ---------------------------------------------------------------------------- */
 
-static void norm(struct model *m, const struct tensor *weight, float *x, int32_t n, int32_t width,
-                 struct place place)
+void norm_run(struct model *m, const struct tensor *weight, float *x, int32_t n, int32_t width,
+              struct place place)
 {
     struct rms_norm_params p = {.weight = *weight,
                                 .x = x,
@@ -135,8 +111,8 @@ static void norm(struct model *m, const struct tensor *weight, float *x, int32_t
     m->backend->ops->rms_norm(m->backend, &p);
 }
 
-static void linear_one(struct model *m, const struct tensor *w, const float *x, int32_t n, float *y,
-                       struct place place)
+void linear_run(struct model *m, const struct tensor *w, const float *x, int32_t n, float *y,
+                struct place place)
 {
     const struct numerics *r = &m->numerics;
     struct linear_params p = {.x = x,
@@ -149,247 +125,20 @@ static void linear_one(struct model *m, const struct tensor *w, const float *x, 
     m->backend->ops->linear(m->backend, &p);
 }
 
-/* (3)-(7), (13): everything that a row gives by itself. */
-static void project(struct model *m, const struct step *step, const struct layer_weights *w,
-                    int32_t ratio, struct place place)
-{
-    struct step_memory *s = &m->step;
-    const struct model_config *c = m->config;
-    const struct backend_ops *ops = m->backend->ops;
-    const struct numerics *r = &m->numerics;
-    struct linear_params down = {
-        .x = s->u,
-        .n = step->n,
-        .cols = c->hidden_size,
-        .place = place,
-        .round_in = r->linear_in,
-        .n_outs = 2,
-        .outs = {{w->wq_a, s->q_lora, r->activation, r->precise, LINEAR_PLAIN},
-                 {w->wkv, s->kv, r->activation, r->precise_entries, LINEAR_ENTRY}},
-    };
-    ops->linear(m->backend, &down);
-    norm(m, &w->q_norm, s->q_lora, step->n, c->q_lora_rank, place);
-    struct linear_params up = {
-        .x = s->q_lora,
-        .n = step->n,
-        .cols = c->q_lora_rank,
-        .place = place,
-        .round_in = r->linear_in,
-        .n_outs = ratio == RATIO_CSA ? 2 : 1,
-        .outs = {{w->wq_b, s->q, r->activation, r->precise, LINEAR_PLAIN},
-                 {w->index_wq_b, s->index_q, r->activation, r->precise, LINEAR_PLAIN}},
-    };
-    ops->linear(m->backend, &up);
-    const double *rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED];
-    ops->query(m->backend, &(struct query_params){.q = s->q,
-                                                  .rope = rope,
-                                                  .n = step->n,
-                                                  .heads = c->num_attention_heads,
-                                                  .place = place,
-                                                  .norm = r->query_norm,
-                                                  .store = r->query});
-    if (ratio == 0)
-        return;
-    struct linear_params compress = {
-        .x = s->u,
-        .n = step->n,
-        .cols = c->hidden_size,
-        .place = place,
-        .round_in = ROUND_NONE,
-        .n_outs = ratio == RATIO_CSA ? 5 : 2,
-        .outs = {{w->comp_wkv, s->kappa, r->project, r->precise, LINEAR_COMPRESSOR},
-                 {w->comp_wgate, s->gamma, r->project, r->precise, LINEAR_COMPRESSOR},
-                 {w->index_wkv, s->index_kappa, r->project, r->precise, LINEAR_COMPRESSOR},
-                 {w->index_wgate, s->index_gamma, r->project, r->precise, LINEAR_COMPRESSOR},
-                 {w->index_weights, s->index_weights, r->activation, r->precise, LINEAR_PLAIN}},
-    };
-    ops->linear(m->backend, &compress);
-    if (ratio == RATIO_CSA)
-        ops->index_query(m->backend, &(struct index_query_params){.q = s->index_q,
-                                                                  .rope = rope,
-                                                                  .n = step->n,
-                                                                  .heads = c->index_n_heads,
-                                                                  .place = place,
-                                                                  .round = r->key,
-                                                                  .round_rotated = r->key_rotated,
-                                                                  .rotate = r->rotate_queries});
-}
-
-/* One compressor (2.4): the main one, or the indexer's. */
-struct compressor {
-    const struct tensor *ape, *norm;
-    const float *kappa, *gamma;
-    float *kappa_ring, *gamma_ring, *cache;
-    int32_t ratio, dim;
-    bool index;
-    enum layer_kind kind;
-};
-
-static void compress(struct model *m, const struct span *span, const struct compressor *k)
-{
-    bool csa = k->ratio == RATIO_CSA;
-    const struct numerics *r = &m->numerics;
-    int32_t width = (csa ? 2 : 1) * k->dim, slots = csa ? CSA_SLOTS : HCA_SLOTS;
-    struct compressor_store_params store = {
-        .ape = *k->ape,
-        .kappa = k->kappa + (int64_t)span->row * width,
-        .gamma = k->gamma + (int64_t)span->row * width,
-        .n = span->n,
-        .position = span->position,
-        .ratio = k->ratio,
-        .width = width,
-        .kappa_ring = k->kappa_ring,
-        .gamma_ring = k->gamma_ring,
-        .ring_slots = slots,
-    };
-    m->backend->ops->compressor_store(m->backend, &store);
-    if (blocks_finished(span, k->ratio) == 0)
-        return;
-    const double *rope = csa ? m->step.block_rope_csa + (int64_t)span->csa_row * ROPE_ROW
-                             : m->step.block_rope_hca + (int64_t)span->hca_row * ROPE_ROW;
-    struct compressor_pool_params pool = {
-        .weight = *k->norm,
-        .kappa_ring = k->kappa_ring,
-        .gamma_ring = k->gamma_ring,
-        .ring_slots = slots,
-        .ratio = k->ratio,
-        .width = width,
-        .dim = k->dim,
-        .block = span->position / k->ratio,
-        .n = blocks_finished(span, k->ratio),
-        .rope = rope,
-        .place = span_place(span, k->kind, blocks_finished(span, k->ratio)),
-        .index = k->index,
-        .round = k->index ? r->key : r->entry,
-        .round_nope = k->index ? ROUND_NONE : r->entry_nope,
-        .round_rotated = k->index ? r->key_rotated : ROUND_NONE,
-        .rotate = k->index && r->rotate_keys,
-        .precise = r->precise,
-        .cache = k->cache,
-    };
-    m->backend->ops->compressor_pool(m->backend, &pool);
-}
-
-/* (14)-(16) after the span's own keys are in place. */
-static void select_entries(struct model *m, const struct span *span,
-                           const struct block_state *state)
-{
-    const struct model_config *c = m->config;
-    struct step_memory *s = &m->step;
-    int64_t row = span->row;
-    struct index_select_params p = {
-        .q = s->index_q + row * c->index_n_heads * INDEX_HEAD_DIM,
-        .weights = s->index_weights + row * c->index_n_heads,
-        .keys = state->index_keys,
-        .n = span->n,
-        .position = span->position,
-        .heads = c->index_n_heads,
-        .topk = m->numerics.topk,
-        .place = span_place(span, KIND_CSA, span->n),
-        .score = m->numerics.score,
-        .choice = m->numerics.choice,
-        .precise = m->numerics.precise,
-        .selected = s->selected + row * c->index_topk,
-        .n_selected = s->n_selected + row,
-    };
-    m->backend->ops->index_select(m->backend, &p);
-}
-
-/* Stateful stages of one span: store its entries, compress, select, attend (7)-(10). */
-static void attend(struct model *m, const struct span *span, const struct layer_weights *w,
-                   int32_t block, int32_t ratio)
-{
-    const struct model_config *c = m->config;
-    struct block_state *state = &span->sequence->blocks[block];
-    struct step_memory *s = &m->step;
-    const struct numerics *r = &m->numerics;
-    enum layer_kind kind = attention_kind(m, block);
-    int64_t row = span->row, heads = (int64_t)c->num_attention_heads * HEAD_DIM;
-    bool csa = ratio == RATIO_CSA;
-    const double *rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED] + row * ROPE_ROW;
-    m->backend->ops->kv_store(m->backend,
-                              &(struct kv_store_params){.weight = w->kv_norm,
-                                                        .kv = s->kv + row * HEAD_DIM,
-                                                        .rope = rope,
-                                                        .n = span->n,
-                                                        .position = span->position,
-                                                        .place = span_place(span, kind, span->n),
-                                                        .round = r->entry,
-                                                        .round_nope = r->entry_nope,
-                                                        .ring = state->window,
-                                                        .ring_slots = WINDOW_SLOTS});
-    if (ratio != 0)
-        compress(m, span,
-                 &(struct compressor){&w->comp_ape, &w->comp_norm, s->kappa, s->gamma, state->kappa,
-                                      state->gamma, state->compressed, ratio, HEAD_DIM, false,
-                                      kind});
-    if (csa) {
-        compress(m, span,
-                 &(struct compressor){&w->index_ape, &w->index_norm, s->index_kappa, s->index_gamma,
-                                      state->index_kappa, state->index_gamma, state->index_keys,
-                                      ratio, INDEX_HEAD_DIM, true, kind});
-        select_entries(m, span, state);
-    }
-    struct attention_params p = {
-        .sink = w->attn_sink,
-        .q = s->q + row * heads,
-        .ring = state->window,
-        .compressed = state->compressed,
-        .selected = csa ? s->selected + row * c->index_topk : NULL,
-        .n_selected = csa ? s->n_selected + row : NULL,
-        .rope = rope,
-        .n = span->n,
-        .position = span->position,
-        .heads = c->num_attention_heads,
-        .ring_slots = WINDOW_SLOTS,
-        .ratio = ratio,
-        .topk = r->topk,
-        .place = span_place(span, kind, span->n),
-        .math = r->attention[span->leg],
-        .q_scaled = r->query == ATTN_QUERY_BF16_SCALED,
-        .round = r->activation,
-        .precise = r->precise,
-        .out = s->heads_out + row * heads,
-    };
-    m->backend->ops->attention(m->backend, &p);
-}
-
-/* s->u [n, hidden], normed, to s->y */
-static void attention(struct model *m, const struct step *step, int32_t block)
-{
-    const struct model_config *c = m->config;
-    const struct layer_weights *w = model_block_weights(m, block);
-    struct step_memory *s = &m->step;
-    int32_t ratio = c->compress_ratios[block];
-    struct place place = place_of(step, attention_kind(m, block));
-    project(m, step, w, ratio, place);
-    for (int32_t i = 0; i < step->n_spans; i++)
-        attend(m, &step->spans[i], w, block, ratio);
-    struct grouped_params grouped = {
-        /* (11), bf16 activations as in the published code */
-        .w = w->wo_a,
-        .x = s->heads_out,
-        .n = step->n,
-        .groups = c->o_groups,
-        .rank = c->o_lora_rank,
-        .cols = c->num_attention_heads * HEAD_DIM / c->o_groups,
-        .place = place,
-        .round_in = m->numerics.group_in,
-        .round = m->numerics.activation,
-        .precise = m->numerics.precise,
-        .y = s->grouped,
-    };
-    m->backend->ops->grouped(m->backend, &grouped);
-    linear_one(m, &w->wo_b, s->grouped, step->n, s->y, place); /* (12) */
-}
-
 /* ---- mixture of experts --------------------------------------------------------------------- */
+
+static enum layer_kind moe_kind(const struct model *m, int32_t block)
+{
+    if (block >= m->config->num_hidden_layers)
+        return KIND_DRAFT;
+    return block < m->config->num_hash_layers ? KIND_HASH : KIND_SCORE;
+}
 
 static void moe(struct model *m, const struct step *step, int32_t block)
 {
     const struct model_config *c = m->config;
     const struct numerics *r = &m->numerics;
-    struct place place = place_of(step, moe_kind(m, block));
+    struct place place = step_place(step, moe_kind(m, block));
     const struct layer_weights *w = model_block_weights(m, block);
     struct step_memory *s = &m->step;
     struct route_params route = {
@@ -477,14 +226,14 @@ static void hc_post(struct model *m, const struct step *step, struct place place
 static void block_run(struct model *m, const struct step *step, int32_t block)
 {
     const struct layer_weights *w = model_block_weights(m, block);
-    struct place place = place_of(step, attention_kind(m, block));
+    struct place place = step_place(step, attention_kind(m, block));
     hc_pre(m, step, &w->hc_attn_fn, &w->hc_attn_base, &w->hc_attn_scale, place);
-    norm(m, &w->attn_norm, m->step.u, step->n, m->config->hidden_size, place);
-    attention(m, step, block);
+    norm_run(m, &w->attn_norm, m->step.u, step->n, m->config->hidden_size, place);
+    attention_run(m, step, block);
     hc_post(m, step, place);
     place.kind = moe_kind(m, block);
     hc_pre(m, step, &w->hc_ffn_fn, &w->hc_ffn_base, &w->hc_ffn_scale, place);
-    norm(m, &w->ffn_norm, m->step.u, step->n, m->config->hidden_size, place);
+    norm_run(m, &w->ffn_norm, m->step.u, step->n, m->config->hidden_size, place);
     moe(m, step, block);
     hc_post(m, step, place);
 }
@@ -571,7 +320,7 @@ static void logits_of(struct model *m, const struct output *out, const struct wa
                                                       .mix = m->numerics.mix,
                                                       .round = m->numerics.activation,
                                                       .out = s->u});
-    norm(m, out->norm, s->u, n, c->hidden_size, place);
+    norm_run(m, out->norm, s->u, n, c->hidden_size, place);
     struct linear_params head = {.x = s->u,
                                  .n = n,
                                  .cols = c->hidden_size,
@@ -697,14 +446,14 @@ static void draft_join(struct model *m, const struct step *step, const struct mt
         }
     }
     ops->embed(m->backend, &(struct embed_params){m->weights->embed, s->ids, step->n, 1, s->u});
-    struct place place = place_of(step, KIND_DRAFT);
-    norm(m, &w->enorm, s->u, step->n, c->hidden_size, place);
-    linear_one(m, &w->e_proj, s->u, step->n, s->y, place);
+    struct place place = step_place(step, KIND_DRAFT);
+    norm_run(m, &w->enorm, s->u, step->n, c->hidden_size, place);
+    linear_run(m, &w->e_proj, s->u, step->n, s->y, place);
     struct place streams = {KIND_DRAFT, HC_MULT * step->n_decode};
-    norm(m, &w->hnorm, s->streams_next, step->n * HC_MULT, c->hidden_size, streams);
+    norm_run(m, &w->hnorm, s->streams_next, step->n * HC_MULT, c->hidden_size, streams);
     for (size_t part = 0; part < HC_MULT; part++) { /* a linear takes at most a step's rows */
         size_t at = part * (size_t)step->n * hidden;
-        linear_one(m, &w->h_proj, s->streams_next + at, step->n, s->streams + at, place);
+        linear_run(m, &w->h_proj, s->streams_next + at, step->n, s->streams + at, place);
     }
     struct mtp_join_params join = {.e = s->y,
                                    .h = s->streams,
