@@ -1,10 +1,11 @@
-/* The two slots: the firmware's variables, what a start is, the record of starts, the health gate.
- */
+/* The two slots: the firmware's variables, what a start is, the record of starts, the health gate,
+ * the watchdog. */
 #include "init/efi.h"
 #include "init/files.h"
 #include "init/gate.h"
 #include "init/keyfile.h"
 #include "init/slots.h"
+#include "init/watchdog.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -418,6 +419,34 @@ static void a_silent_engine_is_frozen(void **state)
     assert_true(gate_is_alive(&g, &engine, 1000 * (int64_t)GATE_MS));
 }
 
+/* A file plays the device: what is written to it counts. */
+static void the_watchdog_is_fed_in_measure(void **state)
+{
+    (void)state;
+    struct watchdog w;
+    struct stat st;
+    put("watchdog", "", 0);
+    assert_false(watchdog_open(&w, in_folder("watchdog"))); /* it takes no time limit */
+    assert_true(w.fd >= 0);
+    static const struct {
+        int64_t now_ms;
+        int bytes;
+    } CASES[] = {{100000, 1},
+                 {100001, 1},
+                 {100000 + WATCHDOG_FEED_MS - 1, 1},
+                 {100000 + WATCHDOG_FEED_MS, 2},
+                 {900000, 3}};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        watchdog_feed(&w, CASES[i].now_ms);
+        assert_int_equal(stat(in_folder("watchdog"), &st), 0);
+        assert_int_equal(st.st_size, CASES[i].bytes);
+    }
+    close(w.fd);
+    assert_false(watchdog_open(&w, in_folder("none")));
+    watchdog_feed(&w, 100000); /* a machine without one */
+    assert_int_equal(w.fd, -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -432,6 +461,7 @@ int main(void)
         cmocka_unit_test(without_the_stubs_words_there_are_no_slots),
         cmocka_unit_test(the_gate_decides_once),
         cmocka_unit_test(a_silent_engine_is_frozen),
+        cmocka_unit_test(the_watchdog_is_fed_in_measure),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
