@@ -8,6 +8,11 @@
 #define TEMPERATURE_DEFAULT 1.0
 #define TOP_P_DEFAULT       1.0
 
+/* Messages of a prompt whose hashes stand in the usage of its answer, the newest, unless --receipts
+ * says so: none, since they are 150 bytes each in every answer and POST /v1/receipt tells them all.
+ */
+#define RECEIPT_MESSAGES_DEFAULT 0
+
 /* clang-format off */
 /*
  * Thinking when a request does not ask: row of config/model.h, on or off.  Rows not named: off.

@@ -6,6 +6,8 @@
 #include "config/version.h"
 
 #include <sodium.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -67,28 +69,35 @@ static bool thinking_default(const char *row)
     return false;
 }
 
-static void make_fingerprint(struct api *api, const char *profile, const char *isa)
+const struct profile *api_profile(void *api)
 {
-    char text[256], hex[2 * crypto_hash_sha256_BYTES + 1];
+    return atomic_load(&((struct api *)api)->profile);
+}
+
+void api_fingerprint(const struct api *api, const struct profile *profile,
+                     char out[FINGERPRINT_BYTES])
+{
+    char text[256], hex[2 * crypto_hash_sha256_BYTES + 1], values[PROFILE_HASH_BYTES];
     unsigned char hash[crypto_hash_sha256_BYTES];
-    int n = snprintf(text, sizeof text, "%s %s %s %s", V4BOX_VERSION, api->model, profile, isa);
+    profile_hash_text(profile, values);
+    int n = snprintf(text, sizeof text, "%s %s %s %s", V4BOX_VERSION, api->model, values, api->isa);
     crypto_hash_sha256(hash, (const unsigned char *)text, (unsigned long long)n);
     sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
-    snprintf(api->fingerprint, sizeof api->fingerprint, "fp_%.10s", hex);
+    snprintf(out, FINGERPRINT_BYTES, "fp_%.10s", hex);
 }
 
 enum status api_init(struct api *out, struct engine *engine, const struct tokenizer *tokenizer,
-                     const char *profile, const char *isa, struct error *err)
+                     const struct profile *profile, const char *isa, struct error *err)
 {
     const char *row = engine_model_config(engine)->name;
     *out = (struct api){.engine = engine,
                         .tokenizer = tokenizer,
-                        .profile = profile,
+                        .isa = isa,
                         .thinking_default = thinking_default(row),
                         .created_s = (int64_t)time(NULL),
                         .heartbeat_ms = KEEPALIVE_MS};
+    atomic_store(&out->profile, profile);
     snprintf(out->model, sizeof out->model, "deepseek-v4-%s", row);
-    make_fingerprint(out, profile, isa);
     return chat_tokens_find(tokenizer, &out->tokens, err);
 }
 

@@ -9,6 +9,7 @@
 #include "engine/api/metrics.h"
 #include "engine/api/turns.h"
 #include "engine/engine.h"
+#include "engine/precision/profile.h"
 #include "engine/text/chat.h"
 #include "engine/text/mask.h"
 #include "engine/text/tokenizer.h"
@@ -28,20 +29,29 @@ struct api {
     const struct mask_vocab *masks;    /* borrows; NULL: answers are held to no rule */
     struct chat_tokens tokens;
     char model[MODEL_ID_BYTES];
-    /* Equal fingerprints and seeds give equal answers: version, model, profile and ISA go in. */
-    char fingerprint[FINGERPRINT_BYTES];
-    const char *profile; /* borrows: the name of the precision profile that is live */
+    const char *isa; /* borrows */
+    /* What new requests run under; borrows, for the life of the API.  api_profile reads it. */
+    _Atomic(const struct profile *) profile;
+    int32_t receipt_messages; /* the newest ones that usage has hashes of */
     bool thinking_default;
     int64_t created_s;
     int64_t heartbeat_ms; /* KEEPALIVE_MS, until set otherwise */
 };
 
-/** Names and defaults from the model's row; borrows `profile`.  @err ERR_INPUT naming a control
- * token that is missing
+/** Names and defaults from the model's row; borrows `profile` and `isa`.  @err ERR_INPUT naming a
+ * control token that is missing
  */
 enum status MUST_CHECK api_init(struct api *out, struct engine *engine,
-                                const struct tokenizer *tokenizer, const char *profile,
+                                const struct tokenizer *tokenizer, const struct profile *profile,
                                 const char *isa, struct error *err);
+
+/** The profile that is live; `api` is a struct api (http_options.profile). */
+const struct profile *api_profile(void *api);
+
+/** Equal fingerprints and seeds give equal answers: version, model, values of the profile and ISA
+ *  go in. */
+void api_fingerprint(const struct api *api, const struct profile *profile,
+                     char out[FINGERPRINT_BYTES]);
 
 /** Tokens of prompt and answer that a key may have: the engine's context, or less. */
 int32_t api_context_max(const struct api *api, const struct key *key);

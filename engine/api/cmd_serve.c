@@ -9,6 +9,7 @@
 #include "engine/commands.h"
 #include "engine/model/model.h"
 
+#include "config/defaults.h"
 #include "config/limits.h"
 
 #include <signal.h>
@@ -23,22 +24,23 @@
 struct flags {
     const char *model, *listen, *keys, *admin, *metrics; /* borrow from argv */
     const char *isa, *profile;
-    int threads, context, sessions, draft, keepalive_ms;
+    int threads, context, sessions, draft, keepalive_ms, receipts;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
 };
 
 /* What runs; half-open while it is opened or closed. */
 struct box {
-    struct engine *engine;       /* owns; and through it the model */
-    struct tokenizer *tokenizer; /* owns */
-    struct keys *keys;           /* owns */
-    struct listener listener;    /* owns the path; the fd goes to `http` */
-    struct listener scraped;     /* the same for `http_metrics` */
-    struct turns *turns;         /* owns */
-    struct meter *meter;         /* owns */
-    struct metrics *metrics;     /* owns */
-    struct mask_vocab *masks;    /* owns */
+    struct engine *engine;         /* owns; and through it the model */
+    const struct profile *profile; /* borrows: what the engine starts with */
+    struct tokenizer *tokenizer;   /* owns */
+    struct keys *keys;             /* owns */
+    struct listener listener;      /* owns the path; the fd goes to `http` */
+    struct listener scraped;       /* the same for `http_metrics` */
+    struct turns *turns;           /* owns */
+    struct meter *meter;           /* owns */
+    struct metrics *metrics;       /* owns */
+    struct mask_vocab *masks;      /* owns */
     struct api api;
     struct http_server *http;         /* owns */
     struct http_server *http_metrics; /* owns; NULL without --metrics */
@@ -65,6 +67,7 @@ static const struct {
     {"--sessions", offsetof(struct flags, sessions), SESSIONS_MAX},
     {"--draft", offsetof(struct flags, draft), DRAFT_DEPTH_MAX},
     {"--keepalive-ms", offsetof(struct flags, keepalive_ms), KEEPALIVE_MS_MAX},
+    {"--receipts", offsetof(struct flags, receipts), MESSAGES_MAX},
 };
 
 static enum status take_flag(struct flags *out, const char *name, const char *value,
@@ -100,7 +103,8 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
                           .context = CONTEXT_DEFAULT,
                           .sessions = SESSIONS_DEFAULT,
                           .draft = DRAFT_DEPTH_DEFAULT,
-                          .keepalive_ms = KEEPALIVE_MS};
+                          .keepalive_ms = KEEPALIVE_MS,
+                          .receipts = RECEIPT_MESSAGES_DEFAULT};
     for (int i = 1; i < argc; i += 2) {
         if (i + 1 == argc)
             return error_set(err, ERR_USAGE, "'%.32s': a value is missing", argv[i]);
@@ -128,6 +132,7 @@ static enum status open_engine(struct box *box, const struct flags *flags, struc
     if (status != OK)
         return status;
     box->scope.isa = model_isa_name(model); /* a constant */
+    box->profile = profile;
     box->scope.profile = profile->name;
     return engine_create(model,
                          &(struct engine_options){.sessions_max = flags->sessions,
@@ -153,9 +158,9 @@ static enum status open_text(struct box *box, const struct flags *flags, struct 
     if (tokenizer_vocab_size(box->tokenizer) > rows)
         return error_set(err, ERR_INPUT, "%s: %d entries, but the model knows %d", path,
                          tokenizer_vocab_size(box->tokenizer), rows);
-    status =
-        api_init(&box->api, box->engine, box->tokenizer, box->scope.profile, box->scope.isa, err);
+    status = api_init(&box->api, box->engine, box->tokenizer, box->profile, box->scope.isa, err);
     box->api.heartbeat_ms = flags->keepalive_ms;
+    box->api.receipt_messages = flags->receipts;
     box->api.turns = box->turns = turns_create();
     box->api.meter = box->meter = meter_create();
     box->api.metrics = box->metrics = metrics_create();
@@ -177,7 +182,7 @@ static enum status open_http(struct box *box, const struct flags *flags, struct 
                                    .names = flags->names,
                                    .n_names = flags->n_names,
                                    .body_bytes_max = api_body_bytes_max(&box->api),
-                                   .profile = box->scope.profile,
+                                   .profile = api_profile,
                                    .user = &box->api};
     options.routes = api_routes(&options.n_routes);
     box->listener.fd = -1;
@@ -195,7 +200,7 @@ static enum status open_metrics(struct box *box, const struct flags *flags, stru
     struct http_options options = {.take_listen_fd = box->scraped.fd,
                                    .names = flags->names,
                                    .n_names = flags->n_names,
-                                   .profile = box->scope.profile,
+                                   .profile = api_profile,
                                    .user = &box->api};
     options.routes = api_metrics_routes(&options.n_routes);
     box->scraped.fd = -1;

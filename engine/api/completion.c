@@ -365,7 +365,8 @@ static int32_t answer_limit(const struct request *request, int32_t room)
 
 bool completion_start(const struct api *api, const struct exchange *x,
                       const struct surface *surface, const struct request *request,
-                      const struct ids *prompt, struct completion **out, struct api_error *err)
+                      const struct ids *prompt, struct buf *take_receipt, struct completion **out,
+                      struct api_error *err)
 {
     int32_t context = api_context_max(api, &x->key);
     if (prompt->len >= (size_t)context)
@@ -400,6 +401,8 @@ bool completion_start(const struct api *api, const struct exchange *x,
     c->reply.api = api;
     memcpy(c->reply.seal, x->key.seal, sizeof c->reply.seal);
     c->reply.created_s = (int64_t)time(NULL);
+    c->reply.profile = x->profile;
+    api_fingerprint(api, x->profile, c->reply.fingerprint);
     c->reply.has_logprobs = request->logprobs;
     c->reply.echo = json_object_get(request->echo);
     c->events = request->stream;
@@ -415,6 +418,8 @@ bool completion_start(const struct api *api, const struct exchange *x,
         completion_free(c);
         return false;
     }
+    c->reply.receipt = *take_receipt;
+    *take_receipt = (struct buf){0};
     if (c->events)
         c->surface->begin(&c->reply);
     *out = c;
@@ -465,6 +470,7 @@ void completion_free(void *completion)
     answer_destroy(c->answer);
     buf_free(&c->reply.out);
     buf_free(&c->reply.stop);
+    buf_free(&c->reply.receipt);
     buf_free(&c->reply.reasoning);
     buf_free(&c->reply.content);
     buf_free(&c->reply.sealed);

@@ -27,13 +27,15 @@ enum completion_state {
 };
 
 /**
- * Submits a rendered prompt.  `request` is needed only during the call.
+ * Submits a rendered prompt.  `request` is needed only during the call.  `take_receipt`: see struct
+ * reply; taken when it goes well.
  * @own  completion_free
  * @err  false, with *err: API_OVERFLOW, API_QUEUE, API_ENGINE
  */
 bool completion_start(const struct api *api, const struct exchange *x,
                       const struct surface *surface, const struct request *request,
-                      const struct ids *prompt, struct completion **out, struct api_error *err);
+                      const struct ids *prompt, struct buf *take_receipt, struct completion **out,
+                      struct api_error *err);
 
 /** Cancels what still runs.  Takes void so that it serves as exchange.state_free. */
 void completion_free(void *completion);

@@ -29,6 +29,14 @@ static void add_header(struct MHD_Response *response, const char *name, const ch
     ASSERT(MHD_add_response_header(response, name, value) == MHD_YES);
 }
 
+static void add_profile(struct MHD_Response *response, const struct profile *profile)
+{
+    char text[PROFILE_NAME_BYTES + sizeof "; hash=" + PROFILE_HASH_BYTES], hash[PROFILE_HASH_BYTES];
+    profile_hash_text(profile, hash);
+    snprintf(text, sizeof text, "%s; hash=%s", profile->name, hash);
+    add_header(response, "x-v4box-profile", text);
+}
+
 static enum MHD_Result answer(struct exchange *x, int status, const char *media,
                               struct MHD_Response *response)
 {
@@ -38,7 +46,7 @@ static enum MHD_Result answer(struct exchange *x, int status, const char *media,
     add_header(response, "X-Content-Type-Options", "nosniff");
     add_header(response, "x-request-id", x->id);
     add_header(response, "request-id", x->id);
-    add_header(response, "x-v4box-profile", x->server->options.profile);
+    add_profile(response, x->profile);
     x->status = status;
     enum MHD_Result result = MHD_queue_response(x->connection, (unsigned)status, response);
     MHD_destroy_response(response);
@@ -253,6 +261,7 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
     x->server = server;
     x->connection = connection;
     x->user = server->options.user;
+    x->profile = server->options.profile(x->user);
     x->started_ms = clock_ms();
     x->peer =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;

@@ -15,6 +15,7 @@
 #include "engine/api/meter.h"
 #include "engine/api/metrics.h"
 #include "engine/base/buf.h"
+#include "engine/precision/profile.h"
 
 #include <microhttpd.h>
 #include <stdbool.h>
@@ -55,8 +56,9 @@ struct http_options {
     const char *const *names; /* borrows [n_names]: what Host may say, see head.h */
     int n_names;
     int64_t body_bytes_max;
-    const char *profile; /* borrows: x-v4box-profile of every answer */
-    void *user;          /* for the handlers */
+    /* What requests that come now run under, for x-v4box-profile; called with `user`. */
+    const struct profile *(*profile)(void *user);
+    void *user; /* for the handlers */
 };
 
 #define REQUEST_ID_CHARS 28 /* "req_" and 24 hex digits */
@@ -69,6 +71,7 @@ struct exchange {
     void *user;                        /* http_options.user */
     const struct route *route;         /* borrows; NULL when none matches */
     const char *rest;                  /* what '*' stood for, in the library's memory */
+    const struct profile *profile;     /* borrows: what it runs under */
     struct key key;                    /* whose request it is */
     bool metered;                      /* meter_end is due */
     struct head head;

@@ -198,7 +198,9 @@ void metrics_dump(struct metrics *m, const struct metrics_sample *sample, struct
     for (int i = API_OK + 1; i < API_CODES; i++)
         dump_labelled(out, sample, FAULTS, "error", ERRORS[i], m->errors[i]);
     dump_head(out, "v4box_profile_info", "gauge", "The precision profile that is live.");
-    dump_labelled(out, sample, "v4box_profile_info", "profile", sample->profile, 1);
+    buf_puts(out, "v4box_profile_info{");
+    dump_labels(out, sample);
+    buf_printf(out, ",profile=\"%s\",hash=\"%s\"} 1\n", sample->profile, sample->profile_hash);
     for (int i = 0; i < HISTOGRAMS; i++)
         dump_histogram(out, (enum histogram)i, &m->histograms[i], sample);
     pthread_mutex_unlock(&m->lock);

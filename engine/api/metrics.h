@@ -31,7 +31,7 @@ struct metrics_answer {
 
 /* What others count. */
 struct metrics_sample {
-    const char *model, *profile; /* borrow; plain ASCII without quotes */
+    const char *model, *profile, *profile_hash; /* borrow; plain ASCII without quotes */
     uint64_t running, waiting, requests, prompt_tokens, reused_tokens, answer_tokens, steps;
     uint64_t prefix_blocks, prefix_tails, prefix_evicted, drafts, drafts_right;
     uint64_t turns_kept, turns_bytes;

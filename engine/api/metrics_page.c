@@ -9,10 +9,13 @@ enum MHD_Result api_metrics(struct exchange *x)
     struct engine_stats engine;
     struct turns_stats turns;
     struct buf body = {0};
+    char hash[PROFILE_HASH_BYTES];
+    profile_hash_text(x->profile, hash);
     engine_stats_get(api->engine, &engine);
     turns_stats_get(api->turns, &turns);
     struct metrics_sample sample = {.model = api->model,
-                                    .profile = api->profile,
+                                    .profile = x->profile->name,
+                                    .profile_hash = hash,
                                     .running = (uint64_t)engine.running,
                                     .waiting = (uint64_t)engine.waiting,
                                     .requests = engine.requests,

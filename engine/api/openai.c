@@ -15,7 +15,7 @@ static void dump_front(struct reply *r, const char *object)
     buf_printf(&r->out,
                "{\"id\":\"chatcmpl-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":\"%s\","
                "\"system_fingerprint\":\"%s\",\"choices\":[",
-               r->id + 4, object, (long long)r->created_s, r->api->model, r->api->fingerprint);
+               r->id + 4, object, (long long)r->created_s, r->api->model, r->fingerprint);
 }
 
 static void dump_usage(struct reply *r)

@@ -59,26 +59,51 @@ static void dump_span(struct buf *out, const struct request *request, const stru
     buf_puts(out, "}");
 }
 
-static void dump_receipt(struct buf *out, const struct exchange *x, const struct request *request,
-                         const struct ids *prompt, const struct chat_spans *spans)
+/* The spans from `first` on as a list. */
+static void dump_spans(struct buf *out, const struct request *request, const struct ids *prompt,
+                       const struct chat_spans *spans, size_t first)
 {
-    const struct api *api = x->user;
-    size_t begin = 0;
-    buf_printf(out,
-               "{\"object\":\"v4box.receipt\",\"model\":\"%s\",\"profile\":\"%s\","
-               "\"context_length\":%d,\"rendered_tokens\":%zu,",
-               api->model, api->profile, api_context_max(api, &x->key), prompt->len);
-    dump_hash(out, prompt->data, prompt->len);
-    buf_puts(out, ",\"messages\":[");
-    for (size_t i = 0; i < spans->len; i++) {
-        if (i > 0)
+    size_t begin = first == 0 ? 0 : spans->data[first - 1].ids_end;
+    buf_puts(out, "[");
+    for (size_t i = first; i < spans->len; i++) {
+        if (i > first)
             buf_puts(out, ",");
         dump_span(out, request, &spans->data[i], prompt->data + begin,
                   spans->data[i].ids_end - begin);
         begin = spans->data[i].ids_end;
     }
     ASSERT(begin == prompt->len);
-    buf_puts(out, "]}");
+    buf_puts(out, "]");
+}
+
+void receipt_newest(const struct exchange *x, const struct request *request,
+                    const struct ids *prompt, const struct chat_spans *spans, struct buf *out)
+{
+    const struct api *api = x->user;
+    size_t n = (size_t)api->receipt_messages;
+    size_t first = spans->len > n ? spans->len - n : 0;
+    if (n == 0)
+        return;
+    buf_puts(out, ",");
+    dump_hash(out, prompt->data, prompt->len);
+    buf_printf(out, ",\"omitted\":%zu,\"messages\":", first);
+    dump_spans(out, request, prompt, spans, first);
+}
+
+static void dump_receipt(struct buf *out, const struct exchange *x, const struct request *request,
+                         const struct ids *prompt, const struct chat_spans *spans)
+{
+    const struct api *api = x->user;
+    char hash[PROFILE_HASH_BYTES];
+    profile_hash_text(x->profile, hash);
+    buf_printf(out,
+               "{\"object\":\"v4box.receipt\",\"model\":\"%s\",\"profile\":\"%s\","
+               "\"profile_hash\":\"%s\",\"context_length\":%d,\"rendered_tokens\":%zu,",
+               api->model, x->profile->name, hash, api_context_max(api, &x->key), prompt->len);
+    dump_hash(out, prompt->data, prompt->len);
+    buf_puts(out, ",\"messages\":");
+    dump_spans(out, request, prompt, spans, 0);
+    buf_puts(out, "}");
 }
 
 enum MHD_Result api_receipt(struct exchange *x)

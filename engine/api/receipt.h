@@ -17,4 +17,11 @@
 bool request_render(const struct exchange *x, const struct request *request, struct ids *prompt,
                     struct chat_spans *spans, struct api_error *err);
 
+/**
+ * Appends the members that usage has of the newest messages of a prompt, each behind a comma: as
+ * many as api->receipt_messages says, and how many are left out; nothing when that is 0.
+ */
+void receipt_newest(const struct exchange *x, const struct request *request,
+                    const struct ids *prompt, const struct chat_spans *spans, struct buf *out);
+
 #endif

@@ -34,9 +34,14 @@ void surface_logprobs(struct reply *r, size_t *told)
 
 void surface_receipt(struct reply *r)
 {
+    char hash[PROFILE_HASH_BYTES];
+    profile_hash_text(r->profile, hash);
     buf_printf(&r->out,
-               "\"v4box\":{\"rendered_tokens\":%d,\"reused_tokens\":%d,\"profile\":\"%s\"}",
-               r->prompt_tokens, r->reused_tokens, r->api->profile);
+               "\"v4box\":{\"rendered_tokens\":%d,\"reused_tokens\":%d,\"profile\":\"%s\","
+               "\"profile_hash\":\"%s\"",
+               r->prompt_tokens, r->reused_tokens, r->profile->name, hash);
+    buf_add(&r->out, r->receipt.data, r->receipt.len);
+    buf_puts(&r->out, "}");
 }
 
 static enum MHD_Result go_on(struct exchange *x)
@@ -63,14 +68,21 @@ enum MHD_Result surface_answer(struct exchange *x, const struct surface *surface
         return go_on(x);
     struct request request;
     struct ids prompt = {0};
+    struct chat_spans spans = {0};
+    struct buf receipt = {0};
     struct completion *completion = NULL;
     struct api_error err;
-    bool started = surface->parse(x, &request, &err) &&
-                   request_render(x, &request, &prompt, NULL, &err) &&
-                   completion_start(x->user, x, surface, &request, &prompt, &completion, &err);
+    bool started =
+        surface->parse(x, &request, &err) && request_render(x, &request, &prompt, &spans, &err);
+    if (started)
+        receipt_newest(x, &request, &prompt, &spans, &receipt);
+    started = started &&
+              completion_start(x->user, x, surface, &request, &prompt, &receipt, &completion, &err);
     bool stream = request.stream;
     request_clear(&request);
     ids_free(&prompt);
+    chat_spans_free(&spans);
+    buf_free(&receipt);
     http_body_done(x);
     if (!started)
         return http_reply_error(x, &err);

@@ -24,6 +24,9 @@ struct reply {
     uint8_t seal[SEAL_KEY_BYTES]; /* of the client's key */
     char id[REQUEST_ID_CHARS + 1];
     int64_t created_s;
+    const struct profile *profile; /* borrows: what it runs under */
+    char fingerprint[FINGERPRINT_BYTES];
+    struct buf receipt; /* owns: members of usage.v4box beside the counts, each behind a comma */
     bool include_usage;
     int32_t prompt_tokens, answer_tokens, reasoning_tokens, reused_tokens;
     enum finish finish;

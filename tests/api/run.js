@@ -13,6 +13,7 @@ import { lifecycle } from "./lifecycle.js";
 import { limits } from "./limits.js";
 import { load } from "./load.js";
 import { metrics } from "./metrics.js";
+import { receipts } from "./receipts.js";
 import { responses } from "./responses.js";
 import { scripted } from "./scripted.js";
 import { smoke } from "./smoke.js";
@@ -31,7 +32,7 @@ const { values: flags } = parseArgs({ options: {
 const program = { engine: flags.engine, model: flags.model };
 // Parts that talk to one server, and parts that start their own.
 const SHARED = { smoke, answers, errors, formats, anthropic, responses, limits, tools };
-const OWN = { metrics, lifecycle, scripted, clients, canary };
+const OWN = { metrics, receipts, lifecycle, scripted, clients, canary };
 const ASKED_FOR = { load }; // takes minutes
 const chosen = flags.part ?? [...Object.keys(SHARED), ...Object.keys(OWN)];
 

@@ -121,7 +121,9 @@ function callTests(target) {
       for (const id of [calls[0].id, message.tool_calls[0].id]) assert.match(id, /^call_[0-9a-f]{24}$/);
       assert.notEqual(calls[0].id, message.tool_calls[0].id);
       assert.deepEqual(turn.usage.v4box, { rendered_tokens: turn.usage.prompt_tokens,
-        reused_tokens: turn.usage.prompt_tokens_details.cached_tokens, profile: "official" });
+        reused_tokens: turn.usage.prompt_tokens_details.cached_tokens, profile: "official",
+        profile_hash: turn.usage.v4box.profile_hash });
+      assert.match(turn.usage.v4box.profile_hash, /^[0-9a-f]{16}$/);
     });
   }
 

@@ -53,7 +53,8 @@ static inline int open_script(void **state)
     struct error err;
     (void)state;
     assert_int_equal(tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err), OK);
-    assert_int_equal(api_init(&api, NULL, tokenizer, "official", "baseline", &err), OK);
+    assert_int_equal(api_init(&api, NULL, tokenizer, profile_builtin("official"), "baseline", &err),
+                     OK);
     assert_int_equal(json_parse(TOOLS, sizeof TOOLS - 1, &script_tools, NULL, &err), OK);
     api.turns = turns_create();
     return 0;
@@ -134,13 +135,17 @@ static inline struct ids script_ids(void)
 /* Starts the answer that the script has. */
 static inline struct completion *script_ask(const struct surface *surface, struct request *request)
 {
-    struct exchange x = {.id = "req_0123456789abcdef01234567", .key = {.number = SCRIPT_KEY}};
+    struct exchange x = {.id = "req_0123456789abcdef01234567",
+                         .user = &api,
+                         .profile = api_profile(&api),
+                         .key = {.number = SCRIPT_KEY}};
+    struct buf receipt = {0};
     struct ids prompt = script_ids();
     struct completion *c;
     struct api_error err;
     memcpy(x.key.seal, script_seal, sizeof script_seal);
     request->tokens_max = SCRIPT_TOKENS_MAX;
-    assert_true(completion_start(&api, &x, surface, request, &prompt, &c, &err));
+    assert_true(completion_start(&api, &x, surface, request, &prompt, &receipt, &c, &err));
     return c;
 }
 

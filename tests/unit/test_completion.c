@@ -335,20 +335,23 @@ static void logprobs(void **state)
 static void refusals(void **state)
 {
     int32_t ids[FAKE_CONTEXT] = {0};
-    struct exchange x = {0};
+    struct exchange x = {.profile = api_profile(&api)};
+    struct buf receipt = {0};
     struct request request = {0};
     struct ids prompt = {.data = ids, .len = FAKE_CONTEXT};
     struct completion *c;
     struct api_error err;
     (void)state;
-    assert_false(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &c, &err));
+    assert_false(
+        completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &receipt, &c, &err));
     assert_int_equal(err.code, API_OVERFLOW);
     assert_int_equal(err.limit, FAKE_CONTEXT);
     assert_int_equal(err.got, FAKE_CONTEXT);
 
     prompt.len = 1;
     atomic_store(&fake_full, true);
-    assert_false(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &c, &err));
+    assert_false(
+        completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &receipt, &c, &err));
     atomic_store(&fake_full, false);
     assert_int_equal(err.code, API_QUEUE);
     assert_int_equal(err.retry_s, FAKE_RETRY_S);
@@ -357,7 +360,7 @@ static void refusals(void **state)
     prompt.len = FAKE_CONTEXT - 1;
     request.tokens_max = 32000;
     say_only("", END_LENGTH);
-    assert_true(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &c, &err));
+    assert_true(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &receipt, &c, &err));
     assert_int_equal(fake_requests[0].asked.tokens_max, 1);
     completion_free(c);
     fake_join();

@@ -12,8 +12,11 @@
 
 #include <cmocka.h>
 
-static const struct metrics_sample SAMPLE = {
-    .model = "deepseek-v4-demo", .profile = "official", .running = 3, .prompt_tokens = 700};
+static const struct metrics_sample SAMPLE = {.model = "deepseek-v4-demo",
+                                             .profile = "official",
+                                             .profile_hash = "0123",
+                                             .running = 3,
+                                             .prompt_tokens = 700};
 
 static char *page_of(struct metrics *metrics)
 {
@@ -63,7 +66,7 @@ static void answers(void **state)
         {"vllm:request_success_total{" LABELS ",finished_reason=\"length\"}", 0},
         {"v4box_errors_total{" LABELS ",error=\"RATE\"}", 2},
         {"v4box_errors_total{" LABELS ",error=\"ENGINE\"}", 0},
-        {"v4box_profile_info{" LABELS ",profile=\"official\"}", 1},
+        {"v4box_profile_info{" LABELS ",profile=\"official\",hash=\"0123\"}", 1},
         /* a bound belongs to its bucket */
         {"vllm:time_to_first_token_seconds_bucket{" LABELS ",le=\"0.075\"}", 0},
         {"vllm:time_to_first_token_seconds_bucket{" LABELS ",le=\"0.1\"}", 1},

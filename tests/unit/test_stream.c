@@ -43,13 +43,19 @@ static enum stream_news next(struct stream *s)
 static void tokens_come_before_the_end(void **state)
 {
     struct stream *s = stream_create(3, 0, HEARTBEAT_MS);
+    struct stream_progress progress;
     struct stream_item item;
     (void)state;
     stream_retain(s);
     assert_int_equal(next(s), STREAM_NOTHING);
-    event(s, (struct engine_event){.kind = EVENT_PREFILL, .reused = 7});
+    stream_progress_get(s, &progress);
+    assert_int_equal(progress.started_ms, 0);
+    event(s, (struct engine_event){.kind = EVENT_PREFILL, .reused = 7, .done = 9});
     assert_int_equal(next(s), STREAM_NOTHING);
-    assert_int_equal(stream_reused(s), 7);
+    stream_progress_get(s, &progress);
+    assert_int_equal(progress.reused, 7);
+    assert_int_equal(progress.computed, 2);
+    assert_true(progress.started_ms > 0 && progress.first_token_ms == 0);
     for (int32_t id = 5; id < 8; id++)
         event(s, (struct engine_event){.kind = EVENT_TOKEN, .id = id});
     event(s, (struct engine_event){.kind = EVENT_END, .reason = END_LENGTH});
@@ -157,7 +163,8 @@ static int open_text(void **state)
     struct error err;
     (void)state;
     assert_int_equal(tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err), OK);
-    assert_int_equal(api_init(&api, NULL, tokenizer, "official", "baseline", &err), OK);
+    assert_int_equal(api_init(&api, NULL, tokenizer, profile_builtin("official"), "baseline", &err),
+                     OK);
     return 0;
 }
 
@@ -174,7 +181,8 @@ static void waits_until(int64_t after_ms, const char *code)
 {
     static const int32_t PROMPT[] = {0, 5, 6};
     for (int stream = 0; stream < 2; stream++) {
-        struct exchange x = {.id = "req_0123456789abcdef01234567"};
+        struct exchange x = {.id = "req_0123456789abcdef01234567", .profile = api_profile(&api)};
+        struct buf receipt = {0};
         struct request request = {.stream = stream, .tokens_max = 4};
         struct ids prompt = {.data = (int32_t *)(uintptr_t)PROMPT, .len = 3};
         struct completion *c;
@@ -182,7 +190,8 @@ static void waits_until(int64_t after_ms, const char *code)
         char text[4096] = "";
         size_t len = 0;
         ssize_t n;
-        assert_true(completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &c, &err));
+        assert_true(
+            completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &receipt, &c, &err));
         fake_wait(20); /* the engine has begun, if it does */
         stream_tick(completion_stream(c), clock_ms() + after_ms);
         if (stream) {
