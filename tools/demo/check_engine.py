@@ -9,6 +9,7 @@ greedy. Exit code 1 where an answer differs from PyTorch's.
 import argparse
 import hashlib
 import json
+import math
 import os
 import socket
 import subprocess
@@ -42,6 +43,18 @@ def top1(engine, model, ids, folder):
     return json.loads(done.stdout)["top1"]
 
 
+def interval(hits, n):
+    """The 95 % interval of a share (Wilson)."""
+    z, p = 1.96, hits / n
+    middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
+
+
+def line(name, hits, n):
+    low, high = interval(hits, n)
+    return f"{name:44s} n {n:4d} exact {hits / n:.3f} ({max(0, low):.3f} to {min(1, high):.3f})"
+
+
 def score_sets(a, encoder, special, folder):
     """Exact match of the first rows of every set that is short enough; prints one line a set."""
     results, total, exact = {}, 0, 0
@@ -52,8 +65,8 @@ def score_sets(a, encoder, special, folder):
             hits.append(top1(a.engine, a.model, ids, folder)[start - 1 : end - 1] == ids[start:end])
         results[name] = {"n": len(hits), "exact": sum(hits) / len(hits)}
         total, exact = total + len(hits), exact + sum(hits)
-        print(f"{name:44s} n {len(hits):3d} exact {sum(hits) / len(hits):.3f}", flush=True)
-    print(f"sets through the engine: {exact} of {total} rows exact", flush=True)
+        print(line(name, sum(hits), len(hits)), flush=True)
+    print(line("all sets through the engine", exact, total), flush=True)
     return results
 
 

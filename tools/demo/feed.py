@@ -24,9 +24,9 @@ AHEAD = 3  # tokens behind a row that are targets: of the head, the draft and th
 def draw(r, encode, special, length, chars):
     """(ids, mask, characters a token) of one row; mask is 1 on answers."""
     for _ in range(TRIES):
-        text, silent = rows.conversation(r, length, chars)
+        text, silent, forced = rows.conversation(r, length, chars)
         ids = encode(text)
-        ratio, mask = len(text) / len(ids), rows.answer_mask(ids[: length + AHEAD], special, silent)
+        ratio, mask = len(text) / len(ids), rows.answer_mask(ids[: length + AHEAD], special, silent, forced)
         if sum(mask) >= min(ENOUGH, length // 64) and len(ids) > 0.4 * length:
             break
         chars = min(0.85 * chars, ratio) if len(ids) > length else 1.1 * chars

@@ -240,6 +240,7 @@ def special(path):
         "assistant": ids["<｜Assistant｜>"],
         "think": ids["<think>"],
         "endthink": ids["</think>"],
+        "dsml": ids["｜DSML｜"],
     }
 
 

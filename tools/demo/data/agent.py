@@ -332,6 +332,21 @@ class Session(Chat):
             if not self.know(f):
                 return f
 
+    def must_call(self):
+        """A call that was demanded (tool_choice) and suits nothing that was said: short, from the words at hand."""
+        r = self.r
+        text = r.choice((skills.sentence(r), skills.skill(r)[0], skills.any_text(r)))
+        name, parameters = self.roles[r.choice(list(self.roles))]
+        self.user(text)
+        self.bot(
+            "",
+            r.choice(("I can answer this directly.", "This is a simple request.", f"I call {name}.")),
+            [(name, {p: text for p in parameters})],
+            forced=True,
+        )
+        self.tool(r.choice(("ok", "done", "", f"error: {v.noun(r)}")))
+        self.bot("Is there anything else?", "The call was made.")
+
     def run(self):
         """Run a command, look for a text or list a folder."""
         r = self.r
@@ -402,6 +417,7 @@ class Session(Chat):
                 self.shown,
                 self.pasted,
                 self.copied,
+                self.must_call,
             ),
-            (9, 6, 3, 1, 1, 1, 7, 6, 5),
+            (9, 6, 3, 1, 1, 1, 7, 6, 5, 1),
         )[0]()

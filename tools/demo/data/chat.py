@@ -62,6 +62,7 @@ class Chat:
         self.messages, self.facts, self.users, self.codes = [], [], [], []
         self.used, self.tools, self.roles = 0, None, {}
         self.silent = set()  # assistant messages that no loss belongs to, by their number
+        self.forced = set()  # those that had to be a call of a certain tool: loss on its arguments alone
 
     # ---- messages
     def left(self):
@@ -76,10 +77,11 @@ class Chat:
         self.users.append(text)
         self.used += len(text) + 12
 
-    def bot(self, text, reasoning="", calls=None, silent=False):
+    def bot(self, text, reasoning="", calls=None, silent=False, forced=False):
         """An answer; a silent one is what nobody could foresee: text to be worked with, not to be learned."""
-        if silent:
-            self.silent.add(sum(m["role"] == "assistant" for m in self.messages))
+        if silent or forced:
+            number = sum(m["role"] == "assistant" for m in self.messages)
+            (self.silent if silent else self.forced).add(number)
         message = {"role": "assistant", "content": text, "reasoning": reasoning}
         if calls:
             message["calls"] = calls

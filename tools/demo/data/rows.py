@@ -56,7 +56,8 @@ def start(r, length, chars, heldout, thinking):
 
 
 def conversation(r, length, chars_per_token, heldout=False):
-    """(text, silent) of one row of about `length` tokens; silent: numbers of its answers without loss."""
+    """(text, silent, forced) of one row of about `length` tokens: numbers of its answers without loss, and of those
+    with loss on the arguments of the call alone."""
     thinking = r.random() < 0.22
     chat = start(r, length, length * chars_per_token, heldout, thinking)
     if length >= 2048 and r.random() < (0.5 if length < 8192 else 0.8):
@@ -71,19 +72,28 @@ def conversation(r, length, chars_per_token, heldout=False):
         turn(chat)
         if chat.left() <= margin:
             break
-    return encode(chat.messages, thinking, chat.tools, "max" if thinking and r.random() < 0.05 else None), chat.silent
+    return (
+        encode(chat.messages, thinking, chat.tools, "max" if thinking and r.random() < 0.05 else None),
+        chat.silent,
+        chat.forced,
+    )
 
 
-def answer_mask(ids, special, silent=()):
-    """1 on the tokens that the assistant must produce: after <think> or </think>, EOS included; not in silent answers."""
-    mask, on, after, number = [0] * len(ids), False, False, -1
+ARGUMENTS = 3  # the mark of the protocol that opens the first argument: after those of the block and the call
+
+
+def answer_mask(ids, special, silent=(), forced=()):
+    """1 on the tokens that the assistant must produce: after <think> or </think>, EOS included; not in silent answers,
+    in forced ones from the first argument on."""
+    mask, on, after, number, marks = [0] * len(ids), False, False, -1, 0
     for i, t in enumerate(ids):
         number += t == special["assistant"]
         if on:
-            mask[i] = int(number not in silent)
+            marks += t == special["dsml"]
+            mask[i] = int(number not in silent and (number not in forced or marks >= ARGUMENTS))
             on = t != special["eos"]
         elif after and t in (special["think"], special["endthink"]):
-            on = True
+            on, marks = True, 0
         after = t == special["assistant"]
     return mask
 
