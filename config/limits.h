@@ -182,15 +182,14 @@
 #define LOGPROBS_TOP_MAX 20
 /* Prompt tokens in a step that also decodes: bounds how much a long prompt slows an answer. */
 #define STEP_PREFILL_MIXED_MAX 64
-/* Tokens guessed ahead by the draft block: the published checkpoints are trained for one. */
+/* Tokens guessed ahead by the draft block, at most; the published checkpoints are trained for one,
+ * and the further ones are guessed from what it has made of the ones before (model.md 2.8). */
 #define DRAFT_DEPTH_MAX 1
-/* Unless told otherwise none: the embedded model is bound by arithmetic, so that two tokens in a
- * step cost 1.65 times one, and though 96 of 100 guesses are right, answers took 1.0 to 1.15 times
- * as long with them (make bench-serve). */
-#define DRAFT_DEPTH_DEFAULT 0
 /* The prefix cache unless told otherwise: of the embedded model 35 ends of prefixes (1.8 MiB each)
  * and the entries of 34,000 tokens, more than one full context, in a box of 1 GiB. */
 #define PREFIX_BYTES_DEFAULT (128 << 20)
+/* Key of the file that it is kept in: XChaCha20-Poly1305. */
+#define PREFIX_FILE_KEY_BYTES 32
 /* Blocks or tails of it; bounds the tree beside the pieces (about 40 MiB). */
 #define PREFIX_PIECES_MAX 65536
 /* Stack of the engine and admin threads: musl's default of 128 KiB is too small for JSON at

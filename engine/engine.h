@@ -60,10 +60,11 @@ struct engine_request {
     int32_t n_stop_ids;
     struct sampling sampling;
     struct engine_mask mask;
-    bool logprobs;            /* EVENT_TOKEN carries them */
-    int32_t top_logprobs;     /* alternatives beside the chosen token, 0 to LOGPROBS_TOP_MAX */
-    int32_t priority;         /* -PRIORITY_MAX to PRIORITY_MAX: who waits with more goes first */
-    uint64_t deadline_ms;     /* by clock_ms: then it ends within one step; 0: none */
+    bool logprobs;        /* EVENT_TOKEN carries them */
+    int32_t top_logprobs; /* alternatives beside the chosen token, 0 to LOGPROBS_TOP_MAX */
+    int32_t priority;     /* -PRIORITY_MAX to PRIORITY_MAX: who waits with more goes first */
+    uint64_t deadline_ms; /* by clock_ms: then it ends within one step; 0: none */
+    const struct profile *profile; /* computes it from start to end, copied; NULL: the engine's */
     uint64_t reuse_namespace; /* later requests may continue what this one leaves behind: its whole
                                  timeline, or a prefix of it at a multiple of 128 tokens; inside one
                                  namespace (one API key) only; 0: never reuse */
@@ -93,8 +94,11 @@ struct engine_options {
     int32_t context_max;   /* tokens a timeline can hold */
     int32_t queue_max;     /* requests waiting beyond that */
     uint64_t prefix_bytes; /* memory of the prefix cache; 0: only whole timelines are continued */
-    const struct profile *profile; /* borrows, for the engine's life; NULL: official */
-    int32_t draft_depth; /* tokens guessed ahead by the draft block; 0: none.  No answer changes */
+    const struct profile *profile; /* copied; NULL: official */
+    /* Where the prefix cache is read from at creation and written to by engine_save; NULL: it ends
+     * with the engine.  A file that can not be used is removed, and the log says why. */
+    const char *prefix_path;                   /* borrows, as long as the engine lives */
+    uint8_t prefix_key[PREFIX_FILE_KEY_BYTES]; /* what the file is sealed with */
 };
 
 /** Takes the model (owned from here on: closed also when this fails), all memory of the timelines
@@ -112,9 +116,20 @@ void engine_destroy(struct engine *engine);
 enum status MUST_CHECK engine_submit(struct engine *engine, const struct engine_request *request,
                                      engine_event_fn *on_event, void *user, uint64_t *out,
                                      struct error *err);
+/** Writes what the prefix cache holds to its file, between two steps.
+ *  @err ERR_INPUT: it has none; ERR_IO; ERR_CAPACITY
+ */
+enum status MUST_CHECK engine_save(struct engine *engine, struct error *err);
+
 /** For who was told that the queue is full: when a place in it should be free, by how long requests
  * ran lately.  @unit seconds, 1 to RETRY_AFTER_S_MAX */
 int32_t engine_retry_after_s(struct engine *engine);
+/** Requests that name no profile get this one from now on (copied); those that were submitted end
+ * under their own.  Profiles with equal values continue each other's conversations, others never.
+ *  @err ERR_INPUT naming the row: it must not serve, or this model has not what it takes */
+enum status MUST_CHECK engine_profile_set(struct engine *engine, const struct profile *profile,
+                                          struct error *err);
+void engine_profile_get(struct engine *engine, struct profile *out);
 /** The request ends with END_CANCELLED within one step; unknown numbers are ignored. */
 void engine_cancel(struct engine *engine, uint64_t number);
 

@@ -113,11 +113,13 @@ static void wait_end(struct client *c)
 static struct engine *start(const char *dir, int threads, int32_t sessions, int32_t draft_depth)
 {
     struct model_options options = {.threads = threads};
+    struct profile profile = *profile_builtin_at(PROFILE_OFFICIAL);
+    ASSERT(profile_set(&profile, ROW_DRAFT_DEPTH, draft_depth));
     struct engine_options engine_options = {.sessions_max = sessions,
                                             .context_max = CONTEXT,
                                             .queue_max = BATCH_MAX,
                                             .prefix_bytes = PREFIX_BYTES_DEFAULT,
-                                            .draft_depth = draft_depth};
+                                            .profile = &profile};
     struct model *model = NULL;
     struct engine *engine = NULL;
     struct error err;

@@ -6,6 +6,7 @@
 #include "engine/api/api.h"
 #include "engine/api/listen.h"
 #include "engine/base/log.h"
+#include "engine/base/secret.h"
 #include "engine/commands.h"
 #include "engine/model/model.h"
 
@@ -13,6 +14,7 @@
 #include "config/limits.h"
 
 #include <signal.h>
+#include <sodium.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +25,7 @@
 
 struct flags {
     const char *model, *listen, *keys, *admin, *metrics; /* borrow from argv */
-    const char *isa, *profile;
+    const char *isa, *profile, *prefixes, *prefixes_key;
     int threads, context, sessions, draft, keepalive_ms, receipts;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
@@ -31,16 +33,17 @@ struct flags {
 
 /* What runs; half-open while it is opened or closed. */
 struct box {
-    struct engine *engine;         /* owns; and through it the model */
-    const struct profile *profile; /* borrows: what the engine starts with */
-    struct tokenizer *tokenizer;   /* owns */
-    struct keys *keys;             /* owns */
-    struct listener listener;      /* owns the path; the fd goes to `http` */
-    struct listener scraped;       /* the same for `http_metrics` */
-    struct turns *turns;           /* owns */
-    struct meter *meter;           /* owns */
-    struct metrics *metrics;       /* owns */
-    struct mask_vocab *masks;      /* owns */
+    struct engine *engine;       /* owns; and through it the model */
+    struct profile profile;      /* what the engine starts with */
+    struct tokenizer *tokenizer; /* owns */
+    struct keys *keys;           /* owns */
+    struct listener listener;    /* owns the path; the fd goes to `http` */
+    struct listener scraped;     /* the same for `http_metrics` */
+    struct turns *turns;         /* owns */
+    struct meter *meter;         /* owns */
+    struct metrics *metrics;     /* owns */
+    struct mask_vocab *masks;    /* owns */
+    bool saves;                  /* what the prefix cache holds, at the end */
     struct api api;
     struct http_server *http;         /* owns */
     struct http_server *http_metrics; /* owns; NULL without --metrics */
@@ -66,6 +69,8 @@ static const struct {
     {"--context", offsetof(struct flags, context), POSITIONS_MAX},
     {"--sessions", offsetof(struct flags, sessions), SESSIONS_MAX},
     {"--draft", offsetof(struct flags, draft), DRAFT_DEPTH_MAX},
+    {"--prefixes", offsetof(struct flags, prefixes), 0},
+    {"--prefixes-key", offsetof(struct flags, prefixes_key), 0},
     {"--keepalive-ms", offsetof(struct flags, keepalive_ms), KEEPALIVE_MS_MAX},
     {"--receipts", offsetof(struct flags, receipts), MESSAGES_MAX},
 };
@@ -102,7 +107,6 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
                           .profile = "official",
                           .context = CONTEXT_DEFAULT,
                           .sessions = SESSIONS_DEFAULT,
-                          .draft = DRAFT_DEPTH_DEFAULT,
                           .keepalive_ms = KEEPALIVE_MS,
                           .receipts = RECEIPT_MESSAGES_DEFAULT};
     for (int i = 1; i < argc; i += 2) {
@@ -114,6 +118,8 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
     }
     if (out->model == NULL || out->listen == NULL || out->keys == NULL)
         return error_set(err, ERR_USAGE, "--model, --listen and --keys are needed");
+    if ((out->prefixes == NULL) != (out->prefixes_key == NULL))
+        return error_set(err, ERR_USAGE, "--prefixes and --prefixes-key go together");
     return OK;
 }
 
@@ -124,24 +130,34 @@ static enum status open_engine(struct box *box, const struct flags *flags, struc
     struct model_options options = {.threads = flags->threads};
     if (!isa_parse(flags->isa, &options.isa))
         return error_set(err, ERR_USAGE, "--isa: want auto, baseline, avx2 or avx512");
-    const struct profile *profile = profile_builtin(flags->profile);
-    if (profile == NULL)
+    const struct profile *builtin = profile_builtin(flags->profile);
+    if (builtin == NULL)
         return error_set(err, ERR_USAGE, "--profile: want reference, official, balanced or fast");
+    box->profile = *builtin;
+    if (flags->draft > 0)
+        profile_set(&box->profile, ROW_DRAFT_DEPTH, flags->draft);
+    struct engine_options engine_options = {.sessions_max = flags->sessions,
+                                            .context_max = flags->context,
+                                            .queue_max = QUEUE_DEFAULT,
+                                            .prefix_bytes = PREFIX_BYTES_DEFAULT,
+                                            .prefix_path = flags->prefixes,
+                                            .profile = &box->profile};
+    if (flags->prefixes != NULL) {
+        enum status status = secret_open(flags->prefixes_key, engine_options.prefix_key,
+                                         sizeof engine_options.prefix_key, err);
+        if (status != OK)
+            return status;
+    }
     struct model *model;
     enum status status = model_open(flags->model, &options, &model, err);
     if (status != OK)
         return status;
     box->scope.isa = model_isa_name(model); /* a constant */
-    box->profile = profile;
-    box->scope.profile = profile->name;
-    return engine_create(model,
-                         &(struct engine_options){.sessions_max = flags->sessions,
-                                                  .context_max = flags->context,
-                                                  .queue_max = QUEUE_DEFAULT,
-                                                  .prefix_bytes = PREFIX_BYTES_DEFAULT,
-                                                  .profile = profile,
-                                                  .draft_depth = flags->draft},
-                         &box->engine, err);
+    box->scope.profile = builtin->name;
+    status = engine_create(model, &engine_options, &box->engine, err);
+    box->saves = status == OK && flags->prefixes != NULL;
+    sodium_memzero(&engine_options, sizeof engine_options);
+    return status;
 }
 
 static enum status open_text(struct box *box, const struct flags *flags, struct error *err)
@@ -158,7 +174,7 @@ static enum status open_text(struct box *box, const struct flags *flags, struct 
     if (tokenizer_vocab_size(box->tokenizer) > rows)
         return error_set(err, ERR_INPUT, "%s: %d entries, but the model knows %d", path,
                          tokenizer_vocab_size(box->tokenizer), rows);
-    status = api_init(&box->api, box->engine, box->tokenizer, box->profile, box->scope.isa, err);
+    status = api_init(&box->api, box->engine, box->tokenizer, &box->profile, box->scope.isa, err);
     box->api.heartbeat_ms = flags->keepalive_ms;
     box->api.receipt_messages = flags->receipts;
     box->api.turns = box->turns = turns_create();
@@ -231,12 +247,21 @@ static enum status open_box(struct box *box, const struct flags *flags, struct e
     return admin_start(flags->admin, &box->scope, &box->admin, err);
 }
 
+/* Leaves the conversations for the next engine, if it was asked for. */
+static void save_prefixes(struct box *box)
+{
+    struct error err;
+    if (box->saves && engine_save(box->engine, &err) != OK)
+        log_line(LOG_LEVEL_ERROR, "api", "%s", err.text);
+}
+
 static void close_box(struct box *box)
 {
     admin_stop(box->admin);
     http_stop(box->http_metrics);
     listener_close(&box->scraped);
     http_stop(box->http);
+    save_prefixes(box);
     listener_close(&box->listener);
     keys_close(box->keys);
     engine_destroy(box->engine);

@@ -74,8 +74,9 @@ enum status file_read(const char *path, size_t bytes_max, struct buf *out, struc
 
 /* ---- replacing ------------------------------------------------------------------------------ */
 
-static bool write_all(int fd, const char *data, size_t len)
+static bool write_all(int fd, const void *from, size_t len)
 {
+    const char *data = from;
     while (len > 0) {
         ssize_t n = write(fd, data, len);
         if (n < 0 && errno == EINTR)
@@ -104,23 +105,54 @@ static bool sync_folder(const char *path)
     return good;
 }
 
-enum status file_replace(const char *path, const struct buf *text, struct error *err)
+/* @return false: the path is too long */
+static bool temp_path(const char *path, char temp[PATH_MAX])
+{
+    return snprintf(temp, PATH_MAX, "%s.new", path) < PATH_MAX;
+}
+
+enum status file_new_begin(const char *path, struct file_new *out, struct error *err)
 {
     char temp[PATH_MAX];
-    int n = snprintf(temp, sizeof temp, "%s.new", path);
-    if (n >= (int)sizeof temp)
+    if (!temp_path(path, temp))
         return error_set(err, ERR_IO, "%.64s..: the path is too long", path);
     unlink(temp); /* left over from a crash; O_EXCL below refuses to follow a link in its place */
     int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_set(err, ERR_IO, "%s: %s", temp, strerror(errno));
-    bool good = fchmod(fd, 0600) == 0 && write_all(fd, text->data, text->len) && fsync(fd) == 0;
-    int code = errno;
-    close(fd);
-    if (good && rename(temp, path) == 0 && sync_folder(path))
+    *out = (struct file_new){.path = path, .fd = fd};
+    if (fchmod(fd, 0600) != 0)
+        out->code = errno;
+    return OK;
+}
+
+void file_new_write(struct file_new *f, const void *data, size_t len)
+{
+    if (f->code == 0 && !write_all(f->fd, data, len))
+        f->code = errno;
+}
+
+enum status file_new_finish(struct file_new *f, struct error *err)
+{
+    char temp[PATH_MAX];
+    ASSERT(temp_path(f->path, temp));
+    if (f->code == 0 && fsync(f->fd) != 0)
+        f->code = errno;
+    close(f->fd);
+    if (f->code == 0 && rename(temp, f->path) == 0 && sync_folder(f->path))
         return OK;
-    if (good)
-        code = errno;
+    if (f->code == 0)
+        f->code = errno;
     unlink(temp);
-    return error_set(err, ERR_IO, "%s: cannot write: %s", path, strerror(code));
+    return error_set(err, ERR_IO, "%s: cannot write: %s", f->path, strerror(f->code));
+}
+
+enum status file_replace(const char *path, const struct buf *text, struct error *err)
+{
+    struct file_new file;
+    enum status status = file_new_begin(path, &file, err);
+    if (status != OK)
+        return status;
+    file_new_write(&file, text->data, text->len);
+    return file_new_finish(&file, err);
 }

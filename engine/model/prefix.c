@@ -1,41 +1,11 @@
-/*
- * The tree of prefixes.  Nodes are slots: node i keeps its block in slot i of the pool.
- * Between calls: a node without children has a tail (nothing is kept that leads nowhere), and
- * every slot is either live or on its free list.
- */
-#include "engine/model/prefix.h"
+/* The tree of prefixes: what grows, what is found, and what goes when it is full. */
+#include "engine/model/prefix_tree.h"
 
 #include "config/limits.h"
 #include "kernels/check.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define NONE (-1)
-
-struct node {
-    uint64_t reuse_namespace;
-    uint64_t used;  /* turn in which its tail was last saved or restored */
-    int32_t parent; /* NONE: it starts a prefix */
-    int32_t depth;  /* blocks up to and with this one */
-    int32_t child;  /* first of them; NONE */
-    int32_t next;   /* sibling; NONE */
-    int32_t tail;   /* slot; NONE */
-    bool live;
-    int32_t ids[SNAPSHOT_TOKENS];
-};
-
-struct prefix {
-    struct snapshots *snapshots; /* owns */
-    struct node *nodes;          /* owns; [n_nodes] */
-    int32_t *free_nodes;         /* owns; [n_nodes] */
-    int32_t *free_tails;         /* owns; [n_tails] */
-    int32_t n_nodes, n_tails, n_free_nodes, n_free_tails;
-    int32_t roots;  /* first node that starts a prefix; NONE */
-    int32_t pinned; /* stays although nothing hangs on it: it is being extended; NONE */
-    uint64_t evicted;
-};
 
 /* ---- creation ------------------------------------------------------------------------------- */
 
@@ -57,6 +27,9 @@ enum status prefix_create(const struct model *model, uint64_t bytes, struct pref
     struct prefix *p = calloc(1, sizeof *p);
     if (p == NULL)
         return error_set(err, ERR_CAPACITY, "prefix cache: out of memory");
+    p->block_bytes = block;
+    p->tail_bytes = tail;
+    p->vocab_size = model_config(model)->vocab_size;
     p->n_nodes = n_nodes;
     p->n_tails = n_tails;
     p->roots = p->pinned = NONE;
@@ -102,25 +75,27 @@ static int32_t *children_of(struct prefix *p, int32_t node)
     return node == NONE ? &p->roots : &p->nodes[node].child;
 }
 
-static int32_t child_find(const struct prefix *p, int32_t parent, uint64_t reuse_namespace,
-                          const int32_t *ids)
+int32_t prefix_child_find(const struct prefix *p, int32_t parent, const struct prefix_owner *owner,
+                          const int32_t ids[SNAPSHOT_TOKENS])
 {
     int32_t at = parent == NONE ? p->roots : p->nodes[parent].child;
-    while (at != NONE && (p->nodes[at].reuse_namespace != reuse_namespace ||
+    while (at != NONE && (p->nodes[at].reuse_namespace != owner->reuse_namespace ||
+                          p->nodes[at].profile_hash != owner->profile->hash ||
                           memcmp(p->nodes[at].ids, ids, sizeof p->nodes[at].ids) != 0))
         at = p->nodes[at].next;
     return at;
 }
 
-static int32_t child_add(struct prefix *p, int32_t parent, uint64_t reuse_namespace,
-                         const int32_t *ids)
+int32_t prefix_child_add(struct prefix *p, int32_t parent, const struct prefix_owner *owner,
+                         const int32_t ids[SNAPSHOT_TOKENS])
 {
     ASSERT(p->n_free_nodes > 0);
     int32_t at = p->free_nodes[--p->n_free_nodes];
     struct node *node = &p->nodes[at];
     ASSERT(!node->live);
     *node = (struct node){
-        .reuse_namespace = reuse_namespace,
+        .reuse_namespace = owner->reuse_namespace,
+        .profile_hash = owner->profile->hash,
         .parent = parent,
         .depth = parent == NONE ? 1 : p->nodes[parent].depth + 1,
         .child = NONE,
@@ -145,12 +120,15 @@ static void node_remove(struct prefix *p, int32_t at)
     p->free_nodes[p->n_free_nodes++] = at;
 }
 
-/* Gives a tail back, and the blocks that led to nothing else. */
-static void tail_drop(struct prefix *p, int32_t at)
+int32_t prefix_tail_take(struct prefix *p, int32_t at)
 {
-    ASSERT(p->nodes[at].live && p->nodes[at].tail != NONE);
-    p->free_tails[p->n_free_tails++] = p->nodes[at].tail;
-    p->nodes[at].tail = NONE;
+    ASSERT(p->nodes[at].live && p->nodes[at].tail == NONE && p->n_free_tails > 0);
+    p->nodes[at].tail = p->free_tails[--p->n_free_tails];
+    return p->nodes[at].tail;
+}
+
+void prefix_prune(struct prefix *p, int32_t at)
+{
     while (at != NONE && at != p->pinned && p->nodes[at].child == NONE &&
            p->nodes[at].tail == NONE) {
         int32_t parent = p->nodes[at].parent;
@@ -159,14 +137,23 @@ static void tail_drop(struct prefix *p, int32_t at)
     }
 }
 
+/* Gives a tail back, and the blocks that led to nothing else. */
+static void tail_drop(struct prefix *p, int32_t at)
+{
+    ASSERT(p->nodes[at].live && p->nodes[at].tail != NONE);
+    p->free_tails[p->n_free_tails++] = p->nodes[at].tail;
+    p->nodes[at].tail = NONE;
+    prefix_prune(p, at);
+}
+
 /* The node behind which ids [n] are unknown; with_tail: the last one where they can be continued.
  */
-static int32_t walk(const struct prefix *p, uint64_t reuse_namespace, const int32_t *ids, int32_t n,
-                    bool with_tail)
+static int32_t walk(const struct prefix *p, const struct prefix_owner *owner, const int32_t *ids,
+                    int32_t n, bool with_tail)
 {
     int32_t at = NONE, found = NONE;
     for (int32_t from = 0; n - from >= SNAPSHOT_TOKENS; from += SNAPSHOT_TOKENS) {
-        at = child_find(p, at, reuse_namespace, ids + from);
+        at = prefix_child_find(p, at, owner, ids + from);
         if (at == NONE)
             break;
         if (!with_tail || p->nodes[at].tail != NONE)
@@ -220,45 +207,46 @@ static void make_room(struct prefix *p, int32_t n_nodes, uint64_t turn)
 
 /* ---- public --------------------------------------------------------------------------------- */
 
-int32_t prefix_find(const struct prefix *p, uint64_t reuse_namespace, const int32_t *ids, int32_t n)
+int32_t prefix_find(const struct prefix *p, const struct prefix_owner *owner, const int32_t *ids,
+                    int32_t n)
 {
-    int32_t at = walk(p, reuse_namespace, ids, n, true);
+    int32_t at = walk(p, owner, ids, n, true);
     return at == NONE ? 0 : p->nodes[at].depth * SNAPSHOT_TOKENS;
 }
 
-int32_t prefix_restore(struct prefix *p, uint64_t reuse_namespace, const int32_t *ids, int32_t n,
-                       uint64_t turn, struct sequence *sequence)
+int32_t prefix_restore(struct prefix *p, const struct prefix_owner *owner, const int32_t *ids,
+                       int32_t n, uint64_t turn, struct sequence *sequence)
 {
-    int32_t found = walk(p, reuse_namespace, ids, n, true);
+    int32_t found = walk(p, owner, ids, n, true);
     if (found == NONE)
         return 0;
     for (int32_t at = found; at != NONE; at = p->nodes[at].parent)
         snapshot_load_block(p->snapshots, at, sequence, p->nodes[at].depth - 1);
     struct node *node = &p->nodes[found];
     snapshot_load_tail(p->snapshots, node->tail, sequence, node->depth * SNAPSHOT_TOKENS);
+    sequence_crossover(sequence, owner->profile); /* it made these pieces */
     node->used = turn;
     return node->depth * SNAPSHOT_TOKENS;
 }
 
-void prefix_save(struct prefix *p, uint64_t reuse_namespace, const int32_t *ids, int32_t n,
+void prefix_save(struct prefix *p, const struct prefix_owner *owner, const int32_t *ids, int32_t n,
                  uint64_t turn, const struct sequence *sequence)
 {
     ASSERT(n > 0 && n % SNAPSHOT_TOKENS == 0);
     int32_t depth = n / SNAPSHOT_TOKENS;
     if (depth > p->n_nodes)
         return;
-    int32_t at = walk(p, reuse_namespace, ids, n, false);
+    int32_t at = walk(p, owner, ids, n, false);
     int32_t known = at == NONE ? 0 : p->nodes[at].depth;
     if (known < depth || p->nodes[at].tail == NONE) {
         p->pinned = at;
         make_room(p, depth - known, turn);
         p->pinned = NONE;
         for (int32_t block = known; block < depth; block++) {
-            at = child_add(p, at, reuse_namespace, ids + (int64_t)block * SNAPSHOT_TOKENS);
+            at = prefix_child_add(p, at, owner, ids + (int64_t)block * SNAPSHOT_TOKENS);
             snapshot_save_block(p->snapshots, at, sequence, block);
         }
-        p->nodes[at].tail = p->free_tails[--p->n_free_tails];
-        snapshot_save_tail(p->snapshots, p->nodes[at].tail, sequence, n);
+        snapshot_save_tail(p->snapshots, prefix_tail_take(p, at), sequence, n);
     }
     p->nodes[at].used = turn;
 }
@@ -270,6 +258,17 @@ void prefix_forget(struct prefix *p, uint64_t reuse_namespace)
         if (node->live && node->tail != NONE && node->reuse_namespace == reuse_namespace)
             tail_drop(p, i);
     }
+}
+
+void prefix_clear(struct prefix *p)
+{
+    for (int32_t i = 0; i < p->n_nodes; i++) {
+        if (p->nodes[i].live && p->nodes[i].tail != NONE)
+            tail_drop(p, i);
+        else if (p->nodes[i].live)
+            prefix_prune(p, i);
+    }
+    ASSERT(p->n_free_nodes == p->n_nodes && p->n_free_tails == p->n_tails);
 }
 
 void prefix_stats_get(const struct prefix *p, struct prefix_stats *out)

@@ -4,9 +4,11 @@
  */
 #include "engine/model/snapshot.h"
 
+#include "config/limits.h"
 #include "engine/model/network.h"
 #include "kernels/check.h"
 
+#include <sodium.h>
 #include <stdlib.h>
 
 _Static_assert(SNAPSHOT_TOKENS % RATIO_CSA == 0 && SNAPSHOT_TOKENS % RATIO_HCA == 0,
@@ -187,4 +189,90 @@ void snapshot_load_tail(const struct snapshots *p, int32_t slot, struct sequence
     struct walk walk = walk_tail(p, slot, LOAD);
     tail_rows(&walk, p->model->config, sequence, length);
     sequence->length = sequence->draft_length = length;
+}
+
+/* ---- pieces outside of the device ----------------------------------------------------------- */
+
+static void download(const struct snapshots *p, void *host, const char *piece, size_t bytes)
+{
+    p->model->backend->ops->download(p->model->backend, host, piece, bytes);
+}
+
+static void upload(const struct snapshots *p, char *piece, const void *host, size_t bytes)
+{
+    p->model->backend->ops->upload(p->model->backend, piece, host, bytes);
+}
+
+void snapshot_get_block(const struct snapshots *p, int32_t slot, void *host)
+{
+    download(p, host, walk_block(p, slot, SAVE).piece, p->block_bytes);
+}
+
+void snapshot_put_block(struct snapshots *p, int32_t slot, const void *host)
+{
+    upload(p, walk_block(p, slot, LOAD).piece, host, p->block_bytes);
+}
+
+void snapshot_get_tail(const struct snapshots *p, int32_t slot, void *host)
+{
+    download(p, host, walk_tail(p, slot, SAVE).piece, p->tail_bytes);
+}
+
+void snapshot_put_tail(struct snapshots *p, int32_t slot, const void *host)
+{
+    upload(p, walk_tail(p, slot, LOAD).piece, host, p->tail_bytes);
+}
+
+/* Feeds a text in which any token may follow any other. */
+static void probe_feed(struct model *model, const struct profile *profile,
+                       struct sequence *sequence)
+{
+    uint32_t random = 1;
+    int32_t ids[SNAPSHOT_PROBE_TOKENS];
+    for (int32_t i = 0; i < SNAPSHOT_PROBE_TOKENS; i++) {
+        random = random * 1664525u + 1013904223u; /* Numerical Recipes */
+        ids[i] = (int32_t)((uint64_t)random * (uint32_t)model->config->vocab_size >> 32);
+    }
+    for (int32_t at = 0, n; at < SNAPSHOT_PROBE_TOKENS; at += n) {
+        n = SNAPSHOT_PROBE_TOKENS - at < STEP_TOKENS_MAX ? SNAPSHOT_PROBE_TOKENS - at
+                                                         : STEP_TOKENS_MAX;
+        const struct segment segment = {
+            .sequence = sequence, .ids = ids + at, .n = n, .leg = LEG_PREFILL};
+        model_step(model, profile, &segment, 1);
+    }
+}
+
+enum status snapshot_probe(struct model *model, const struct profile *profile,
+                           uint8_t digest[SNAPSHOT_PROBE_BYTES], struct error *err)
+{
+    enum { BLOCKS = SNAPSHOT_PROBE_TOKENS / SNAPSHOT_TOKENS };
+    struct sequence *sequence = NULL;
+    struct snapshots *pool = NULL;
+    enum status status = sequence_create(model, SNAPSHOT_PROBE_TOKENS, &sequence, err);
+    if (status == OK)
+        status = snapshots_create(model, BLOCKS, 1, &pool, err);
+    void *piece = NULL;
+    if (status == OK) {
+        piece = malloc(pool->block_bytes > pool->tail_bytes ? pool->block_bytes : pool->tail_bytes);
+        if (piece == NULL)
+            status = error_set(err, ERR_CAPACITY, "snapshots: no memory for the probe");
+    }
+    if (status == OK) {
+        crypto_generichash_state hash;
+        crypto_generichash_init(&hash, NULL, 0, SNAPSHOT_PROBE_BYTES);
+        probe_feed(model, profile, sequence);
+        for (int32_t i = 0; i < BLOCKS; i++) {
+            snapshot_save_block(pool, i, sequence, i);
+            snapshot_get_block(pool, i, piece);
+            crypto_generichash_update(&hash, piece, pool->block_bytes);
+        }
+        snapshot_save_tail(pool, 0, sequence, SNAPSHOT_PROBE_TOKENS);
+        snapshot_get_tail(pool, 0, piece);
+        crypto_generichash_update(&hash, piece, pool->tail_bytes);
+        crypto_generichash_final(&hash, digest, SNAPSHOT_PROBE_BYTES);
+    }
+    free(piece);
+    snapshots_destroy(pool);
+    sequence_destroy(sequence);
+    return status;
 }

@@ -16,7 +16,11 @@
 
 #include "engine/model/model.h"
 
-#define SNAPSHOT_TOKENS RATIO_HCA
+#define SNAPSHOT_TOKENS      RATIO_HCA
+#define SNAPSHOT_PROBE_BYTES 32
+
+/* Tokens of the probe: steps of two sizes, and blocks of both ratios behind a full window. */
+#define SNAPSHOT_PROBE_TOKENS (3 * SNAPSHOT_TOKENS)
 
 struct snapshots;
 
@@ -43,5 +47,21 @@ void snapshot_load_block(const struct snapshots *snapshots, int32_t slot, struct
                          int32_t block);
 void snapshot_load_tail(const struct snapshots *snapshots, int32_t slot, struct sequence *sequence,
                         int32_t length);
+
+/** A piece as bytes in memory of the host, and back.  @shape host: snapshot_block_bytes or
+ * snapshot_tail_bytes */
+void snapshot_get_block(const struct snapshots *snapshots, int32_t slot, void *host);
+void snapshot_put_block(struct snapshots *snapshots, int32_t slot, const void *host);
+void snapshot_get_tail(const struct snapshots *snapshots, int32_t slot, void *host);
+void snapshot_put_tail(struct snapshots *snapshots, int32_t slot, const void *host);
+
+/**
+ * Digests the pieces of a fixed text that is fed now.  Whatever could make pieces of an earlier
+ * engine differ from what this one would compute (weights, arithmetic, instruction set, the form of
+ * the pieces) shows here, without anybody having to name it.
+ * @err ERR_CAPACITY: no memory for the text
+ */
+enum status MUST_CHECK snapshot_probe(struct model *model, const struct profile *profile,
+                                      uint8_t digest[SNAPSHOT_PROBE_BYTES], struct error *err);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include "config/limits.h"
 #include "engine/engine.h"
-#include "engine/model/prefix.h"
+#include "engine/model/prefix_file.h"
 #include "engine/serve/sampler.h"
 #include "engine/serve/schedule.h"
 
@@ -35,6 +35,7 @@ struct request {
     int32_t top_logprobs;
     struct schedule_waiting waiting; /* lock */
     uint64_t started_ms, deadline_ms;
+    struct profile profile;
     uint64_t reuse_namespace;
     engine_event_fn *on_event;
     void *user;       /* borrows */
@@ -48,6 +49,8 @@ struct timeline {
     int32_t *ids;              /* owns; [context_max], the tokens fed */
     int32_t n_ids;             /* equals sequence_length */
     uint64_t reuse_namespace;  /* who may continue it; 0: nobody, and then it is empty */
+    uint64_t profile_hash;     /* of what made it */
+    int32_t starved;           /* steps under other profiles that it waited for its own */
     uint64_t used;             /* turn of its last request: the smallest is given away first */
     struct request *request;   /* borrows; NULL: idle */
     /* Fed next: the sampled token, then guesses of what follows it.  None: n_next is 0. */
@@ -74,6 +77,7 @@ struct engine {
     struct request **queue; /* owns; [n_requests], oldest first */
     double mean_ms;         /* how long requests ran lately; 0: none did */
     uint64_t next_number;
+    struct profile profile; /* of requests that name none */
     bool stopping;
     engine_work_fn *work_fn; /* to be run between two steps; NULL: none */
     void *work_user;         /* borrows */
@@ -105,6 +109,8 @@ void timeline_begin(struct engine *engine, struct timeline *timeline, struct req
 /** Takes note of `n` tokens that the timeline has for good, and keeps the prefixes that it has
  * grown over. */
 void timeline_keep(struct engine *engine, struct timeline *timeline, const int32_t *ids, int32_t n);
+/** Lets other threads see what the prefix cache holds. */
+void note_prefixes(struct engine *engine);
 /** Ends a timeline's request.  What was fed stays for a continuation, unless it can not be trusted
  * or nobody may have it. */
 void timeline_finish(struct engine *engine, struct timeline *timeline, enum end_reason reason);

@@ -6,12 +6,15 @@
 #include "engine/engine.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/log.h"
 #include "engine/base/thread.h"
 #include "engine/serve/core.h"
 #include "kernels/check.h"
 
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the end of a request ------------------------------------------------------------------- */
 
@@ -194,6 +197,7 @@ static void engine_free(struct engine *e)
     free(e->raw);
     prefix_destroy(e->prefix);
     sampler_clear(&e->sampler);
+    sodium_memzero(e->options.prefix_key, sizeof e->options.prefix_key);
     pthread_cond_destroy(&e->work);
     pthread_cond_destroy(&e->worked);
     pthread_mutex_destroy(&e->lock);
@@ -206,6 +210,27 @@ void *take_memory(int64_t count, size_t element)
     void *memory = calloc((size_t)count, element);
     ASSERT(memory != NULL);
     return memory;
+}
+
+/* Reads the file of prefixes, if there is one.  Whatever is wrong with it costs time, not answers.
+ *  @err ERR_CAPACITY */
+static enum status restore_prefixes(struct engine *e, struct error *err)
+{
+    const char *path = e->options.prefix_path;
+    enum status status = prefix_probe(e->prefix, e->model, &e->profile, err);
+    if (status != OK || access(path, F_OK) != 0)
+        return status;
+    struct error why = {0};
+    status = prefix_read_file(e->prefix, path, e->options.prefix_key, &e->turn, &why);
+    if (status == OK) {
+        note_prefixes(e);
+        log_line(LOG_LEVEL_INFO, "serve", "%s: %d blocks of prefixes", path,
+                 (int)e->stats.prefix_blocks);
+    } else {
+        log_line(LOG_LEVEL_WARN, "serve", "%s; removed", why.text);
+        unlink(path);
+    }
+    return OK;
 }
 
 /* All the memory of the engine; pages of prompts are touched only when used. */
@@ -228,7 +253,24 @@ static enum status engine_plan(struct engine *e, struct error *err)
         if (status != OK)
             return status;
     }
-    return o->prefix_bytes == 0 ? OK : prefix_create(e->model, o->prefix_bytes, &e->prefix, err);
+    if (o->prefix_bytes == 0)
+        return OK;
+    enum status status = prefix_create(e->model, o->prefix_bytes, &e->prefix, err);
+    return status != OK || o->prefix_path == NULL ? status : restore_prefixes(e, err);
+}
+
+/* Whether requests may be computed so, by this model. */
+static enum status profile_check(const struct model *model, const struct profile *profile,
+                                 struct error *err)
+{
+    enum precision_row row;
+    if (!profile_may_serve(profile, &row))
+        return error_set(err, ERR_INPUT, "profile %s: %s %s is for audits only", profile->name,
+                         PRECISION[row].name, profile_value_name(profile, row));
+    if (profile->values[ROW_DRAFT_DEPTH] > 0 && model_config(model)->num_nextn_predict_layers == 0)
+        return error_set(err, ERR_INPUT, "profile %s: %s: this model has no draft block",
+                         profile->name, PRECISION[ROW_DRAFT_DEPTH].name);
+    return OK;
 }
 
 static enum status options_check(const struct engine_options *o, struct error *err)
@@ -239,18 +281,19 @@ static enum status options_check(const struct engine_options *o, struct error *e
         return error_set(err, ERR_INPUT, "context: must be 2 to %d tokens", POSITIONS_MAX);
     if (o->queue_max < 0 || o->queue_max > QUEUE_MAX)
         return error_set(err, ERR_INPUT, "queue: must be 0 to %d", QUEUE_MAX);
-    if (o->draft_depth < 0 || o->draft_depth > DRAFT_DEPTH_MAX)
-        return error_set(err, ERR_INPUT, "draft depth: must be 0 to %d", DRAFT_DEPTH_MAX);
+    if (o->prefix_path != NULL && o->prefix_bytes == 0)
+        return error_set(err, ERR_INPUT, "prefix file: without a prefix cache there is none");
     return OK;
 }
 
 enum status engine_create(struct model *take_model, const struct engine_options *options,
                           struct engine **out, struct error *err)
 {
+    const struct profile profile =
+        options->profile != NULL ? *options->profile : *profile_builtin_at(PROFILE_OFFICIAL);
     enum status status = options_check(options, err);
-    int32_t drafts = model_config(take_model)->num_nextn_predict_layers;
-    if (status == OK && options->draft_depth > drafts)
-        status = error_set(err, ERR_INPUT, "draft depth: this model drafts %d tokens", drafts);
+    if (status == OK)
+        status = profile_check(take_model, &profile, err);
     if (status != OK) {
         model_close(take_model);
         return status;
@@ -258,8 +301,7 @@ enum status engine_create(struct model *take_model, const struct engine_options 
     struct engine *e = take_memory(1, sizeof *e);
     e->model = take_model;
     e->options = *options;
-    if (e->options.profile == NULL)
-        e->options.profile = profile_builtin_at(PROFILE_OFFICIAL);
+    e->profile = profile;
     e->next_number = 1;
     ASSERT(pthread_mutex_init(&e->lock, NULL) == 0);
     ASSERT(pthread_cond_init(&e->work, NULL) == 0);
@@ -304,6 +346,9 @@ static enum status request_check(const struct engine *e, const struct engine_req
         return error_set(err, ERR_INPUT, "top_logprobs: must be 0 to %d", LOGPROBS_TOP_MAX);
     if (r->priority < -PRIORITY_MAX || r->priority > PRIORITY_MAX)
         return error_set(err, ERR_INPUT, "priority: must be %d to %d", -PRIORITY_MAX, PRIORITY_MAX);
+    enum status status = r->profile == NULL ? OK : profile_check(e->model, r->profile, err);
+    if (status != OK)
+        return status;
     for (int32_t i = 0; i < r->n_ids; i++) {
         if (r->ids[i] < 0 || r->ids[i] >= vocab_size)
             return error_set(err, ERR_INPUT, "prompt: token %d is outside the vocabulary", i);
@@ -346,6 +391,7 @@ enum status engine_submit(struct engine *e, const struct engine_request *request
         .top_logprobs = request->top_logprobs,
         .waiting.priority = request->priority,
         .deadline_ms = request->deadline_ms,
+        .profile = request->profile != NULL ? *request->profile : e->profile,
         .reuse_namespace = request->reuse_namespace,
         .on_event = on_event,
         .user = user,
@@ -359,6 +405,53 @@ enum status engine_submit(struct engine *e, const struct engine_request *request
     pthread_cond_signal(&e->work);
     pthread_mutex_unlock(&e->lock);
     return OK;
+}
+
+/* A call of engine_save. */
+struct save {
+    struct engine *engine;
+    enum status status;
+    struct error *err;
+};
+
+static void save_run(void *user, struct model *model)
+{
+    struct save *save = user;
+    struct engine *e = save->engine;
+    struct profile profile;
+    engine_profile_get(e, &profile);
+    save->status = prefix_probe(e->prefix, model, &profile, save->err);
+    if (save->status == OK)
+        save->status = prefix_write_file(e->prefix, e->options.prefix_path, e->options.prefix_key,
+                                         e->turn, save->err);
+}
+
+enum status engine_save(struct engine *e, struct error *err)
+{
+    struct save save = {.engine = e, .err = err};
+    if (e->options.prefix_path == NULL)
+        return error_set(err, ERR_INPUT, "prefix file: none was named at the start");
+    if (!engine_between_steps(e, save_run, &save))
+        return error_set(err, ERR_CAPACITY, "prefix file: the engine goes down");
+    return save.status;
+}
+
+enum status engine_profile_set(struct engine *e, const struct profile *profile, struct error *err)
+{
+    enum status status = profile_check(e->model, profile, err);
+    if (status != OK)
+        return status;
+    pthread_mutex_lock(&e->lock);
+    e->profile = *profile;
+    pthread_mutex_unlock(&e->lock);
+    return OK;
+}
+
+void engine_profile_get(struct engine *e, struct profile *out)
+{
+    pthread_mutex_lock(&e->lock);
+    *out = e->profile;
+    pthread_mutex_unlock(&e->lock);
 }
 
 int32_t engine_retry_after_s(struct engine *e)

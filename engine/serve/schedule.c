@@ -58,17 +58,33 @@ static int32_t deal_prefill(const struct schedule_slot *slots, int n_slots, int 
     return dealt;
 }
 
+/* The one that waits longest for its profile's turn; NULL: nobody wants anything. */
+static const struct schedule_slot *most_starved(const struct schedule_slot *slots, int n_slots)
+{
+    const struct schedule_slot *most = NULL;
+    for (int i = 0; i < n_slots; i++) {
+        if ((slots[i].decode || slots[i].prefill > 0) &&
+            (most == NULL || slots[i].starved > most->starved))
+            most = &slots[i];
+    }
+    return most;
+}
+
 int32_t schedule_step(const struct schedule_slot *slots, int n_slots, int32_t *take)
 {
     ASSERT(n_slots >= 0 && n_slots <= SESSIONS_MAX);
+    struct schedule_slot group[SESSIONS_MAX] = {{0}}; /* those of the step's profile */
+    const struct schedule_slot *first = most_starved(slots, n_slots);
     int n_decode = 0, n_prefill = 0;
     for (int i = 0; i < n_slots; i++) {
-        ASSERT(slots[i].prefill >= 0);
+        ASSERT(slots[i].prefill >= 0 && slots[i].starved >= 0);
         ASSERT(!(slots[i].decode && slots[i].prefill > 0));
-        take[i] = slots[i].decode;
-        n_decode += slots[i].decode;
-        n_prefill += slots[i].prefill > 0;
+        if (first != NULL && slots[i].profile == first->profile)
+            group[i] = slots[i];
+        take[i] = group[i].decode;
+        n_decode += group[i].decode;
+        n_prefill += group[i].prefill > 0;
     }
     int32_t budget = n_decode > 0 ? STEP_PREFILL_MIXED_MAX : STEP_TOKENS_MAX;
-    return n_decode + deal_prefill(slots, n_slots, n_prefill, budget, take);
+    return n_decode + deal_prefill(group, n_slots, n_prefill, budget, take);
 }

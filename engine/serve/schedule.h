@@ -7,10 +7,11 @@
  * is passed by at most PRIORITY_PATIENCE younger ones for each step of priority that they have
  * more.
  *
- * Promises of a step: every decoding timeline gets its token in every step; every prefilling one
- * gets at least one token in every step; prompts share what is left evenly, and in a step that
- * decodes they get at most STEP_PREFILL_MIXED_MAX tokens together; nothing that could be fed within
- * these bounds waits.
+ * Promises of a step: it computes under one profile, that of whoever waits longest, so that with p
+ * profiles each is served in one of p steps.  Of those every decoding timeline gets its token in
+ * every step; every prefilling one gets at least one token in every step; prompts share what is
+ * left evenly, and in a step that decodes they get at most STEP_PREFILL_MIXED_MAX tokens together;
+ * nothing that could be fed within these bounds waits.
  */
 #ifndef V4BOX_ENGINE_SCHEDULE_H
 #define V4BOX_ENGINE_SCHEDULE_H
@@ -33,8 +34,10 @@ int32_t schedule_retry_after_s(double mean_ms, int32_t n_slots);
 
 /* What one timeline could be fed; both zero: nothing. */
 struct schedule_slot {
-    int32_t prefill; /* prompt tokens not yet fed */
-    bool decode;     /* a sampled token waits to be fed; excludes prefill */
+    uint64_t profile; /* a step computes under one */
+    int32_t starved;  /* steps under other profiles since its last one */
+    int32_t prefill;  /* prompt tokens not yet fed */
+    bool decode;      /* a sampled token waits to be fed; excludes prefill */
 };
 
 /**

@@ -16,10 +16,19 @@ static struct schedule_slot hunger(const struct timeline *t)
 {
     if (t->request == NULL)
         return (struct schedule_slot){0};
-    if (t->n_next > 0)
-        return (struct schedule_slot){.decode = true};
-    ASSERT(t->n_ids < t->request->n_ids);
-    return (struct schedule_slot){.prefill = t->request->n_ids - t->n_ids};
+    static const int32_t CHUNKS[PREFILL_CHUNK_VALUES] = {
+        [PREFILL_CHUNK_STEP] = STEP_TOKENS_MAX,
+        [PREFILL_CHUNK_QUARTER] = STEP_TOKENS_MAX / 4,
+        [PREFILL_CHUNK_SIXTEENTH] = STEP_TOKENS_MAX / 16,
+    };
+    struct schedule_slot slot = {.profile = t->profile_hash, .starved = t->starved};
+    int32_t rest = t->request->n_ids - t->n_ids;
+    int32_t chunk = CHUNKS[t->request->profile.values[ROW_PREFILL_CHUNK]];
+    slot.decode = t->n_next > 0;
+    ASSERT(slot.decode || rest > 0);
+    if (!slot.decode)
+        slot.prefill = rest < chunk ? rest : chunk;
+    return slot;
 }
 
 /* ---- answers -------------------------------------------------------------------------------- */
@@ -164,9 +173,9 @@ static int32_t draft_rows(const struct timeline *t)
 }
 
 /* A guess must be of use: the answer goes on behind the token that is fed for certain. */
-static bool wants_draft(const struct engine *e, const struct timeline *t)
+static bool wants_draft(const struct timeline *t)
 {
-    return e->options.draft_depth > 0 && t->request != NULL && t->n_next == 1 &&
+    return t->request->profile.values[ROW_DRAFT_DEPTH] > 0 && t->n_next == 1 &&
            t->request->n_answer + 1 < t->request->tokens_max;
 }
 
@@ -179,7 +188,7 @@ static void draft(struct engine *e, struct timeline *t)
     ids[n - 1] = t->next[0];
     struct draft_segment segment = {
         .sequence = t->sequence, .next_ids = ids, .n = n, .logits_last = t->logits};
-    model_draft(e->model, e->options.profile, &segment, 1);
+    model_draft(e->model, &t->request->profile, &segment, 1);
     /* The same draw as the token will have: guesses are right more often than the likeliest. */
     int32_t id =
         sampler_pick(&e->sampler, t->logits, &t->request->sampling, (uint64_t)t->n_ids + 1);
@@ -206,24 +215,37 @@ static struct segment segment_of(const struct timeline *t, int32_t n)
     };
 }
 
+/* Counts who waits for the turn of another profile. */
+static void note_starved(struct engine *e, const struct schedule_slot *slots, const int32_t *take)
+{
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        bool hungry = slots[i].decode || slots[i].prefill > 0;
+        e->timelines[i].starved = hungry && take[i] == 0 ? slots[i].starved + 1 : 0;
+    }
+}
+
 void step_run(struct engine *e)
 {
     struct schedule_slot slots[SESSIONS_MAX];
     int32_t take[SESSIONS_MAX];
     struct segment segments[SESSIONS_MAX];
+    const struct profile *profile = NULL; /* of all that are taken */
     int n_segments = 0;
     for (int32_t i = 0; i < e->options.sessions_max; i++)
         slots[i] = hunger(&e->timelines[i]);
     if (schedule_step(slots, e->options.sessions_max, take) == 0)
         return;
+    note_starved(e, slots, take);
     for (int32_t i = 0; i < e->options.sessions_max; i++) {
         struct timeline *t = &e->timelines[i];
-        if (take[i] > 0 && wants_draft(e, t))
+        if (take[i] == 0)
+            continue;
+        if (wants_draft(t))
             draft(e, t);
-        if (take[i] > 0)
-            segments[n_segments++] = segment_of(t, t->n_next > 0 ? t->n_next : take[i]);
+        profile = &t->request->profile;
+        segments[n_segments++] = segment_of(t, t->n_next > 0 ? t->n_next : take[i]);
     }
-    model_step(e->model, e->options.profile, segments, n_segments);
+    model_step(e->model, profile, segments, n_segments);
     pthread_mutex_lock(&e->lock);
     e->stats.steps++;
     pthread_mutex_unlock(&e->lock);

@@ -26,8 +26,7 @@ void timeline_clear(struct timeline *t)
     free(t->logits);
 }
 
-/* Lets other threads see what the prefix cache holds. */
-static void note_prefixes(struct engine *e)
+void note_prefixes(struct engine *e)
 {
     struct prefix_stats stats;
     prefix_stats_get(e->prefix, &stats);
@@ -42,15 +41,27 @@ static void timeline_empty(struct timeline *t)
 {
     sequence_reset(t->sequence);
     t->n_ids = 0;
-    t->reuse_namespace = 0;
+    t->reuse_namespace = t->profile_hash = 0;
 }
 
 /* ---- what continues a prompt ---------------------------------------------------------------- */
 
+/* Whether a request continues what others left. */
+static bool reuses(const struct request *r)
+{
+    return r->reuse_namespace != 0 && r->profile.values[ROW_PREFIX_REUSE] == PREFIX_REUSE_ON;
+}
+
+static struct prefix_owner owner_of(const struct request *r)
+{
+    return (struct prefix_owner){r->reuse_namespace, &r->profile};
+}
+
 /* Tokens of `t` that request `r` can continue: all of them, or none. */
 static int32_t reusable(const struct timeline *t, const struct request *r)
 {
-    if (r->reuse_namespace == 0 || t->reuse_namespace != r->reuse_namespace || t->n_ids >= r->n_ids)
+    if (!reuses(r) || t->reuse_namespace != r->reuse_namespace ||
+        t->profile_hash != r->profile.hash || t->n_ids >= r->n_ids)
         return 0;
     return memcmp(t->ids, r->ids, (size_t)t->n_ids * sizeof *t->ids) == 0 ? t->n_ids : 0;
 }
@@ -58,10 +69,11 @@ static int32_t reusable(const struct timeline *t, const struct request *r)
 /* Tokens of the longest stored prefix that request `r` can continue. */
 static int32_t stored(const struct engine *e, const struct request *r)
 {
-    if (e->prefix == NULL || r->reuse_namespace == 0)
+    const struct prefix_owner owner = owner_of(r);
+    if (e->prefix == NULL || !reuses(r))
         return 0;
     /* The last token is always fed: its logits are what the answer starts from. */
-    return prefix_find(e->prefix, r->reuse_namespace, r->ids, r->n_ids - 1);
+    return prefix_find(e->prefix, &owner, r->ids, r->n_ids - 1);
 }
 
 /* Tokens that `r` saves by taking `t` as it is, when the prefix cache holds `in_cache`. */
@@ -99,8 +111,8 @@ static void begin_with_prefix(struct engine *e, struct timeline *t, const struct
     timeline_empty(t);
     if (in_cache == 0)
         return;
-    t->n_ids =
-        prefix_restore(e->prefix, r->reuse_namespace, r->ids, r->n_ids - 1, e->turn, t->sequence);
+    const struct prefix_owner owner = owner_of(r);
+    t->n_ids = prefix_restore(e->prefix, &owner, r->ids, r->n_ids - 1, e->turn, t->sequence);
     ASSERT(t->n_ids == in_cache && t->n_ids == sequence_length(t->sequence));
     memcpy(t->ids, r->ids, (size_t)t->n_ids * sizeof *t->ids);
 }
@@ -112,6 +124,8 @@ void timeline_begin(struct engine *e, struct timeline *t, struct request *r)
     r->n_reused = t->n_ids;
     t->request = r;
     t->reuse_namespace = r->reuse_namespace;
+    t->profile_hash = r->profile.hash;
+    t->starved = 0;
     t->used = e->turn;
 }
 
@@ -120,11 +134,12 @@ void timeline_begin(struct engine *e, struct timeline *t, struct request *r)
 /* Keeps the prefixes that `t` has just grown over: `before` tokens were known. */
 static void save_prefixes(struct engine *e, const struct timeline *t, int32_t before)
 {
-    if (e->prefix == NULL || t->reuse_namespace == 0)
+    const struct prefix_owner owner = owner_of(t->request);
+    if (e->prefix == NULL || !reuses(t->request))
         return;
     int32_t n = before / SNAPSHOT_TOKENS * SNAPSHOT_TOKENS + SNAPSHOT_TOKENS;
     for (; n <= t->n_ids; n += SNAPSHOT_TOKENS)
-        prefix_save(e->prefix, t->reuse_namespace, t->ids, n, e->turn, t->sequence);
+        prefix_save(e->prefix, &owner, t->ids, n, e->turn, t->sequence);
     note_prefixes(e);
 }
 

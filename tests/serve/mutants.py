@@ -24,7 +24,9 @@ MUTANTS = {
     "off-by-one block": (PREFIX, "sequence, p->nodes[at].depth - 1);",
                          "sequence, p->nodes[at].depth % p->nodes[found].depth);"),
     "wrong page": (PREFIX, "snapshot_load_block(p->snapshots, at,", "snapshot_load_block(p->snapshots, found,"),
-    "foreign namespace": (PREFIX, "p->nodes[at].reuse_namespace != reuse_namespace ||", ""),
+    "foreign namespace": (PREFIX, "p->nodes[at].reuse_namespace != owner->reuse_namespace ||", ""),
+    # what one profile has computed serves another
+    "foreign profile": (PREFIX, "p->nodes[at].profile_hash != owner->profile->hash ||", ""),
     # a rejected guess stays in the timeline
     "rollback residue": (STATE, "    s->length = length;\n", "    s->length += 0 * length;\n"),
     # a token beside its guess turns by another position than alone

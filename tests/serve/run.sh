@@ -18,7 +18,7 @@ if [ -n "$SOAK" ]; then
     exit $status
 fi
 build/schedules $NANO official 1 90 || status=1
-build/schedules $NANO reference 2 60 || status=1
-build/schedules $DEMO official 3 60 || status=1
+build/schedules $NANO reference 4 60 || status=1
+build/schedules $DEMO official 5 60 || status=1
 build/host/schedules $NANO official 4 12 || status=1 # with sanitizers
 exit $status

@@ -1,11 +1,13 @@
 /*
  * The serving core over a real network, on random schedules:  schedules MODEL PROFILE SEED COUNT
  *
- * Requests of several keys arrive, share steps, branch, continue, repeat and are cancelled, with a
- * prefix cache that is always too small.  The engine runs on this thread, turn by turn, so a seed
- * says everything.  Every row of logits that the network gave on the way is compared, bit for bit,
- * with one cold timeline that was fed the same tokens alone in steps of another size; every token
- * of an answer is what the sampler makes of the cold row.  Prints TAP.
+ * Requests of several keys and two profiles arrive, share steps, branch, continue, repeat and are
+ * cancelled, with a prefix cache that is always too small.  Now and then the engine ends and
+ * another one reads what it left in its file of prefixes, which sometimes is damaged.  The engine
+ * runs on this thread, turn by turn, so a seed says everything.  Every row of logits that the
+ * network gave on the way is compared, bit for bit, with one cold timeline that was fed the same
+ * tokens alone in steps of another size; every token of an answer is what the sampler makes of the
+ * cold row.  Prints TAP.
  */
 #include "config/limits.h"
 #include "engine/model/model.h"
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The engine with its insides open, and every step of the network observed. */
 static void spied_step(struct model *model, const struct profile *profile,
@@ -32,9 +35,11 @@ static void spied_draft(struct model *model, const struct profile *profile,
 #define ANSWER_MAX   24
 #define SESSIONS     3
 #define IN_FLIGHT    5 /* more than sessions: some wait */
-#define TAILS        4 /* of the prefix cache */
-#define RESTART      75
+#define TAILS        6 /* of the prefix cache */
+#define RESTART      25
+#define DAMAGE_EVERY 3 /* lives: the file that one of them finds is damaged */
 #define NAMES        3 /* 0 is nobody's */
+#define PROFILES     2
 #define COUNT_MAX    100000
 #define BUSY_MIN     60 /* fewer requests may miss some kind of event */
 #define WRONG_BYTES  (ERROR_TEXT_BYTES + 128)
@@ -43,6 +48,7 @@ static void spied_draft(struct model *model, const struct profile *profile,
 /* One request, what it asked and what became of it. */
 struct job {
     uint64_t name, number;
+    int profile;
     int32_t ids[CONTEXT]; /* the prompt, then the answer */
     int32_t n_prompt, n_answer, reused, kind;
     struct sampling sampling;
@@ -55,7 +61,7 @@ struct job {
 };
 
 static struct {
-    const struct profile *profile;
+    struct profile profiles[PROFILES]; /* of the command line, and another one */
     struct model *cold_model;
     struct sequence *cold;
     struct engine *engine;
@@ -64,8 +70,11 @@ static struct {
     int32_t n_jobs;
     float *rows; /* owns; [STEP_TOKENS_MAX, vocab] */
     uint64_t random;
+    char path[64];           /* of the file of prefixes */
+    int32_t life_from;       /* first request of this engine */
+    bool blank;              /* it found no good file */
     char wrong[WRONG_BYTES]; /* the first difference */
-    int64_t compared, reused, cached, cancelled, evicted, restarts, drafts, drafts_right;
+    int64_t compared, reused, cached, cancelled, evicted, restarts, drafts, drafts_right, restored;
 } test;
 
 static void wrong(const struct job *job, const char *what, int32_t at)
@@ -251,7 +260,7 @@ static void write_prompt(struct job *job)
 static void submit_one(void)
 {
     struct job *job = &test.jobs[test.n_jobs];
-    *job = (struct job){.name = roll(8) == 0 ? 0 : 1 + roll(NAMES - 1)};
+    *job = (struct job){.name = roll(8) == 0 ? 0 : 1 + roll(NAMES - 1), .profile = roll(5) == 0};
     for (int32_t i = 0; i < CONTEXT; i++)
         job->fed[i] = -1;
     job->sampling = (struct sampling){
@@ -270,6 +279,7 @@ static void submit_one(void)
         .logprobs = true,
         .top_logprobs = 1,
         .reuse_namespace = job->name,
+        .profile = job->profile == 0 ? NULL : &test.profiles[job->profile],
     };
     struct error err;
     if (engine_submit(test.engine, &r, on_event, job, &job->number, &err) != OK) {
@@ -290,19 +300,28 @@ static int32_t common(const struct job *a, const struct job *b)
     return i;
 }
 
-/* What was reused must have been said before, under the same name. */
-static void check_reuse(const struct job *job)
+/* Tokens of its prompt that one of these requests said under the same name. */
+static int32_t said_before(const struct job *job, int32_t from)
 {
     int32_t most = 0;
-    for (const struct job *other = test.jobs; other < job; other++) {
-        if (other->name == job->name && job->name != 0 && common(job, other) > most)
+    for (const struct job *other = test.jobs + from; other < job; other++) {
+        if (other->name == job->name && job->name != 0 && other->profile == job->profile &&
+            common(job, other) > most)
             most = common(job, other);
     }
+    return most;
+}
+
+/* What was reused must have been said before: to this engine, or to one that left a good file. */
+static void check_reuse(const struct job *job)
+{
+    int32_t most = said_before(job, test.blank ? test.life_from : 0);
     if (job->reused > most)
         wrong(job, "more was reused than this name ever said:", most);
     if (job->reused >= job->n_prompt)
         wrong(job, "all was reused:", job->reused);
     test.reused += job->reused;
+    test.restored += job->reused > said_before(job, test.life_from);
     test.cached += job->reused > 0 && job->reused % SNAPSHOT_TOKENS == 0;
 }
 
@@ -353,7 +372,7 @@ static void check_job(struct job *job)
     for (int32_t at = 0; at < n; at += piece) {
         struct segment s = {test.cold, job->ids + at, n - at < piece ? n - at : piece,
                             NULL,      test.rows,     LEG_PREFILL};
-        model_step(test.cold_model, test.profile, &s, 1);
+        model_step(test.cold_model, &test.profiles[job->profile], &s, 1);
         for (int32_t j = 0; j < s.n; j++)
             check_row(job, at + j, test.rows + (int64_t)j * vocab());
     }
@@ -405,13 +424,32 @@ static void engine_open(const char *dir)
         .context_max = CONTEXT,
         .queue_max = ENGINE_QUEUE,
         .prefix_bytes = 2 * TAILS * snapshot_tail_bytes(e->model),
-        .profile = test.profile,
-        .draft_depth = test.restarts % 2 == 0 ? DRAFT_DEPTH_MAX : 0,
+        .prefix_path = test.path,
+        .prefix_key = "any key of thirty-two bytes....",
     };
+    e->profile = test.profiles[0];
     e->next_number = 1;
     ASSERT(pthread_mutex_init(&e->lock, NULL) == 0 && pthread_cond_init(&e->work, NULL) == 0);
     ASSERT(engine_plan(e, &err) == OK);
     test.engine = e;
+}
+
+/* Leaves the file of prefixes for the next engine; or one with a changed bit in it. */
+static void engine_leave(void)
+{
+    struct error err;
+    struct save save = {.engine = test.engine, .err = &err};
+    save_run(&save, test.engine->model);
+    ASSERT(save.status == OK);
+    test.blank = (test.restarts + 1) % DAMAGE_EVERY == 0;
+    if (!test.blank)
+        return;
+    FILE *file = fopen(test.path, "r+b");
+    ASSERT(file != NULL && fseek(file, 0, SEEK_END) == 0);
+    long at = (long)roll((uint32_t)ftell(file));
+    ASSERT(fseek(file, at, SEEK_SET) == 0);
+    int byte = fgetc(file);
+    ASSERT(fseek(file, at, SEEK_SET) == 0 && fputc(byte ^ 1, file) != EOF && fclose(file) == 0);
 }
 
 static int32_t in_flight(int32_t from)
@@ -451,12 +489,16 @@ static void report(int number, bool good, const char *what)
 int main(int argc, char **argv)
 {
     int32_t count = argc == 5 ? (int32_t)strtol(argv[4], NULL, 10) : 0;
-    if (argc != 5 || (test.profile = profile_builtin(argv[2])) == NULL || count < 1 ||
-        count > COUNT_MAX) {
+    const struct profile *profile = argc == 5 ? profile_builtin(argv[2]) : NULL;
+    if (profile == NULL || count < 1 || count > COUNT_MAX) {
         fprintf(stderr, "usage: schedules MODEL PROFILE SEED COUNT\n");
         return 2;
     }
     struct error err;
+    bool reference = profile == profile_builtin_at(PROFILE_REFERENCE);
+    test.profiles[0] = *profile;
+    test.profiles[1] = *profile_builtin_at(reference ? PROFILE_OFFICIAL : PROFILE_REFERENCE);
+    snprintf(test.path, sizeof test.path, "build/serve/prefixes-%d", (int)getpid());
     test.random = strtoull(argv[3], NULL, 10);
     test.cold_model = open_model(argv[1]);
     ASSERT(sequence_create(test.cold_model, CONTEXT, &test.cold, &err) == OK);
@@ -465,27 +507,38 @@ int main(int argc, char **argv)
     test.rows = take_memory((int64_t)STEP_TOKENS_MAX * vocab(), sizeof *test.rows);
     for (int32_t from = 0; from < count && test.wrong[0] == '\0';
          from += RESTART, test.restarts++) {
+        for (int i = 0; i < PROFILES; i++)
+            ASSERT(profile_set(&test.profiles[i], ROW_PREFIX_REUSE, PREFIX_REUSE_ON) &&
+                   profile_set(&test.profiles[i], ROW_DRAFT_DEPTH,
+                               test.restarts % 2 == 0 ? DRAFT_DEPTH_MAX : 0));
         engine_open(argv[1]);
+        test.life_from = from;
         live(from, count - from < RESTART ? count : from + RESTART);
+        engine_leave();
         if (test.wrong[0] == '\0')
             check_baseline();
         engine_free(test.engine);
     }
     printf("# %s, %s, seed %s: %lld rows compared, %lld tokens reused, %lld requests from the "
-           "cache, %lld evictions, %lld cancels, %lld engines, %lld of %lld guesses right\n",
+           "cache, %lld from before a restart, %lld evictions, %lld cancels, %lld engines, %lld of "
+           "%lld guesses right\n",
            argv[1], argv[2], argv[3], (long long)test.compared, (long long)test.reused,
-           (long long)test.cached, (long long)test.evicted, (long long)test.cancelled,
-           (long long)test.restarts, (long long)test.drafts_right, (long long)test.drafts);
+           (long long)test.cached, (long long)test.restored, (long long)test.evicted,
+           (long long)test.cancelled, (long long)test.restarts, (long long)test.drafts_right,
+           (long long)test.drafts);
     if (test.wrong[0] != '\0')
         printf("# %s\n", test.wrong);
     bool equal = test.wrong[0] == '\0';
-    bool busy = test.cached > 0 && test.evicted > 0 && test.cancelled > 0 && test.drafts > 0 &&
-                test.drafts_right > 0 && test.drafts_right < test.drafts;
+    bool busy = test.cached > 0 && test.restored > 0 && test.evicted > 0 && test.cancelled > 0 &&
+                test.drafts > 0 && test.drafts_right > 0 && test.drafts_right < test.drafts;
     bool long_enough = count >= BUSY_MIN;
     report(1, equal, "every schedule gives the bits of a cold timeline alone");
     if (long_enough)
-        report(2, busy, "prefixes reused and evicted, requests cancelled, guesses right and wrong");
+        report(
+            2, busy,
+            "prefixes reused, evicted and restored, requests cancelled, guesses right and wrong");
     printf("1..%d\n", long_enough ? 2 : 1);
+    unlink(test.path);
     sequence_destroy(test.cold);
     model_close(test.cold_model);
     sampler_clear(&test.sampler);

@@ -31,6 +31,7 @@ struct model {
 
 struct sequence {
     int32_t n, n_draft, tokens_max, number;
+    uint64_t profile; /* hash of what made it; 0: nothing */
     uint64_t hash;
     uint64_t hashes[CONTEXT + 1]; /* behind so many tokens */
 };
@@ -54,6 +55,7 @@ static struct toy {
     bool chunk_bug;        /* negative control: results depend on where a step ends */
     bool reset_bug;        /* negative control: a reset forgets to clear the state */
     bool fail_snapshots;   /* their memory is refused */
+    uint8_t weights;       /* another number is another network */
     struct step_entry entries[STEPS_MAX];
 } toy = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -66,6 +68,13 @@ static inline uint64_t mix(uint64_t x)
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
     x = (x ^ x >> 27) * 0x94D049BB133111EBu;
     return x ^ x >> 31;
+}
+
+/* The state behind one more token; profiles that sum differently make different ones. */
+static inline uint64_t toy_next(uint64_t hash, int32_t id, const struct profile *profile)
+{
+    uint64_t sum = profile->values[ROW_SUM] == SUM_F64;
+    return mix(hash ^ (uint64_t)(id + 1) ^ sum << 32);
 }
 
 static inline void toy_logits(uint64_t hash, int32_t last, float *logits)
@@ -111,6 +120,7 @@ void sequence_destroy(struct sequence *s)
 void sequence_reset(struct sequence *s)
 {
     s->n = s->n_draft = 0;
+    s->profile = 0;
     if (!toy.reset_bug)
         s->hash = 0;
 }
@@ -118,6 +128,11 @@ void sequence_reset(struct sequence *s)
 int32_t sequence_length(const struct sequence *s)
 {
     return s->n;
+}
+
+void sequence_crossover(struct sequence *s, const struct profile *profile)
+{
+    s->profile = profile->hash;
 }
 
 uint64_t snapshot_block_bytes(const struct model *model)
@@ -176,6 +191,39 @@ void snapshot_load_tail(const struct snapshots *p, int32_t slot, struct sequence
     s->n = s->n_draft = length;
 }
 
+void snapshot_get_block(const struct snapshots *p, int32_t slot, void *host)
+{
+    memset(host, 0, TOY_PIECE_BYTES);
+    memcpy(host, &p->blocks[slot], sizeof p->blocks[slot]);
+}
+
+void snapshot_put_block(struct snapshots *p, int32_t slot, const void *host)
+{
+    memcpy(&p->blocks[slot], host, sizeof p->blocks[slot]);
+}
+
+void snapshot_get_tail(const struct snapshots *p, int32_t slot, void *host)
+{
+    memset(host, 0, TOY_PIECE_BYTES);
+    memcpy(host, &p->tails[slot], sizeof p->tails[slot]);
+}
+
+void snapshot_put_tail(struct snapshots *p, int32_t slot, const void *host)
+{
+    memcpy(&p->tails[slot], host, sizeof p->tails[slot]);
+}
+
+enum status snapshot_probe(struct model *model, const struct profile *profile,
+                           uint8_t digest[SNAPSHOT_PROBE_BYTES], struct error *err)
+{
+    ASSERT(model->alive);
+    if (toy.fail_snapshots)
+        return error_set(err, ERR_CAPACITY, "no memory for the probe");
+    memset(digest, toy.weights, SNAPSHOT_PROBE_BYTES);
+    memcpy(digest, &profile->hash, sizeof profile->hash);
+    return OK;
+}
+
 void sequence_rewind(struct sequence *s, int32_t length)
 {
     ASSERT(length >= s->n_draft && length <= s->n);
@@ -198,24 +246,23 @@ void sequence_draft_skip(struct sequence *s, int32_t length)
 void model_draft(struct model *model, const struct profile *profile,
                  const struct draft_segment *segments, int n_segments)
 {
-    ASSERT(model->alive && n_segments == 1 && profile != NULL);
+    ASSERT(model->alive && n_segments == 1 && segments->sequence->profile == profile->hash);
     const struct draft_segment *g = segments;
     struct sequence *s = g->sequence;
     ASSERT(g->n > 0 && s->n_draft + g->n == s->n && g->logits_all == NULL);
     for (int32_t t = 0; t + 1 < g->n; t++) {
         int32_t at = s->n_draft + t + 1;
-        ASSERT(mix(s->hashes[at] ^ (uint64_t)(g->next_ids[t] + 1)) == s->hashes[at + 1]);
+        ASSERT(toy_next(s->hashes[at], g->next_ids[t], profile) == s->hashes[at + 1]);
     }
     s->n_draft = s->n;
     int32_t id = g->next_ids[g->n - 1];
-    uint64_t hash = mix(s->hash ^ (uint64_t)(id + 1));
+    uint64_t hash = toy_next(s->hash, id, profile);
     toy_logits(mix(hash) % 3 == 0 ? ~hash : hash, id, g->logits_last);
 }
 
 void model_step(struct model *model, const struct profile *profile, const struct segment *segments,
                 int n_segments)
 {
-    ASSERT(profile != NULL);
     ASSERT(model->alive && n_segments > 0);
     pthread_mutex_lock(&toy.lock);
     toy.waiting = true;
@@ -230,12 +277,14 @@ void model_step(struct model *model, const struct profile *profile, const struct
         for (int j = 0; j < i; j++)
             ASSERT(segments[j].sequence != s);
         ASSERT(g->n > 0 && s->n + g->n <= s->tokens_max);
+        ASSERT(s->profile == profile->hash || (s->profile == 0 && s->n == 0));
+        s->profile = profile->hash;
         total += g->n;
         ASSERT(total <= STEP_TOKENS_MAX && toy.n_entries < STEPS_MAX);
         toy.entries[toy.n_entries++] = (struct step_entry){toy.steps, s->number, g->n, s->n};
         for (int32_t t = 0; t < g->n; t++) {
             ASSERT(g->ids[t] >= 0 && g->ids[t] < VOCAB);
-            s->hash = mix(s->hash ^ (uint64_t)(g->ids[t] + 1));
+            s->hash = toy_next(s->hash, g->ids[t], profile);
             s->hashes[s->n + t + 1] = s->hash;
             if (g->logits_all != NULL)
                 toy_logits(s->hash, g->ids[t], g->logits_all + t * VOCAB);
@@ -290,11 +339,13 @@ static inline struct engine *engine_start_all(int32_t sessions, int32_t queue, i
     client_started = 0;
     struct engine *engine = NULL;
     struct error err;
+    struct profile profile = *profile_builtin_at(PROFILE_OFFICIAL);
+    assert_true(profile_set(&profile, ROW_DRAFT_DEPTH, draft_depth));
     const struct engine_options options = {.sessions_max = sessions,
                                            .context_max = CONTEXT,
                                            .queue_max = queue,
                                            .prefix_bytes = (uint64_t)pieces * 2 * TOY_PIECE_BYTES,
-                                           .draft_depth = draft_depth};
+                                           .profile = &profile};
     assert_int_equal(engine_create(&model, &options, &engine, &err), OK);
     return engine;
 }
@@ -341,6 +392,8 @@ static inline enum status refused(struct engine *engine, const struct engine_req
 static inline int32_t expect(const struct engine_request *r, int32_t *answer,
                              enum end_reason *reason)
 {
+    const struct profile *profile =
+        r->profile == NULL ? profile_builtin_at(PROFILE_OFFICIAL) : r->profile;
     struct sampler sampler;
     sampler_init(&sampler, VOCAB);
     uint64_t hash = 0;
@@ -349,7 +402,7 @@ static inline int32_t expect(const struct engine_request *r, int32_t *answer,
     int32_t all[CONTEXT];
     for (int32_t i = 0; i < r->n_ids; i++) {
         last = all[i] = r->ids[i];
-        hash = mix(hash ^ (uint64_t)(last + 1));
+        hash = toy_next(hash, last, profile);
     }
     for (;;) {
         toy_logits(hash, last, logits);
@@ -365,7 +418,7 @@ static inline int32_t expect(const struct engine_request *r, int32_t *answer,
         answer[n++] = last;
         if (n == r->tokens_max)
             break;
-        hash = mix(hash ^ (uint64_t)(last + 1));
+        hash = toy_next(hash, last, profile);
     }
     sampler_clear(&sampler);
     return n;

@@ -103,27 +103,13 @@ static void test_many(void **state)
     engine_end(engine);
 }
 
-static void test_depth_refused(void **state)
-{
-    (void)state;
-    static const int32_t DEPTHS[] = {-1, DRAFT_DEPTH_MAX + 1};
-    struct engine *engine = NULL;
-    struct error err;
-    for (int i = 0; i < 2; i++) {
-        struct model model = {1};
-        const struct engine_options options = {
-            .sessions_max = 1, .context_max = 64, .draft_depth = DEPTHS[i]};
-        assert_int_equal(engine_create(&model, &options, &engine, &err), ERR_INPUT);
-        assert_int_equal(model.alive, 0);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answers),           cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_stop_and_continue), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_depth_refused),
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_stop_and_continue),
+        cmocka_unit_test(test_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

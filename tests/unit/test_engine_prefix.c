@@ -178,8 +178,9 @@ static void test_slots_return(void **state)
         int32_t fork = (int32_t)(mix(i + 1000) % 5) * 128;
         const int32_t *ids = forked(1 + i % 3, fork < n ? fork : n, i % 40, n);
         s.n = n;
-        prefix_save(p, 1 + i % 2, ids, n, i, &s);
-        assert_int_equal(prefix_find(p, 1 + i % 2, ids, n), n);
+        const struct prefix_owner owner = {1 + i % 2, profile_builtin_at(i % 3 == 0)};
+        prefix_save(p, &owner, ids, n, i, &s);
+        assert_int_equal(prefix_find(p, &owner, ids, n), n);
         if (i % 97 == 0)
             prefix_forget(p, 1);
     }

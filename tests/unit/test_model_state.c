@@ -170,12 +170,37 @@ static void test_draft_skip(void **state)
                             test.draft + (int64_t)(seen - 1) * VOCAB, ROW_BYTES);
 }
 
+/* What a file of prefixes is bound to: the same for the same network, also on another number of
+ * threads; another one for another arithmetic. */
+static void test_probe(void **state)
+{
+    (void)state;
+    static const struct {
+        int threads;
+        enum profile_column column;
+        bool equal;
+    } WAYS[] = {{1, PROFILE_OFFICIAL, true}, {2, PROFILE_REFERENCE, false}};
+    uint8_t digest[SNAPSHOT_PROBE_BYTES], other[SNAPSHOT_PROBE_BYTES];
+    struct error err;
+    assert_int_equal(snapshot_probe(test.model, OFFICIAL, digest, &err), OK);
+    for (int i = 0; i < 2; i++) {
+        struct model *model = NULL;
+        const struct model_options options = {.threads = WAYS[i].threads};
+        assert_int_equal(model_open(MODEL_DIR, &options, &model, &err), OK);
+        const struct profile *profile = profile_builtin_at(WAYS[i].column);
+        assert_int_equal(snapshot_probe(model, profile, other, &err), OK);
+        assert_int_equal(memcmp(digest, other, sizeof digest) == 0, WAYS[i].equal);
+        model_close(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rewind),
         cmocka_unit_test(test_snapshots),
         cmocka_unit_test(test_draft_skip),
+        cmocka_unit_test(test_probe),
     };
     return cmocka_run_group_tests_name("moving in a timeline", tests, setup, teardown);
 }

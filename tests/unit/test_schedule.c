@@ -139,7 +139,7 @@ static void test_drains(void **state)
 {
     (void)state;
     struct schedule_slot slots[5] = {
-        {1000, false}, {1, false}, {300, false}, {77, false}, {2000, false}};
+        {.prefill = 1000}, {.prefill = 1}, {.prefill = 300}, {.prefill = 77}, {.prefill = 2000}};
     int32_t take[5];
     int steps = 0;
     while (schedule_step(slots, 5, take) > 0) {
@@ -148,6 +148,35 @@ static void test_drains(void **state)
         steps++;
     }
     assert_int_equal(steps, (1000 + 1 + 300 + 77 + 2000 + STEP_TOKENS_MAX - 1) / STEP_TOKENS_MAX);
+}
+
+/* However many want a step, a profile is served in one of as many steps as there are profiles. */
+static void test_profiles(void **state)
+{
+    (void)state;
+    for (uint64_t n_profiles = 1; n_profiles <= 5; n_profiles++) {
+        struct schedule_slot slots[9] = {{0}};
+        int32_t take[9];
+        for (int i = 0; i < 9; i++)
+            slots[i].profile = random_below((uint32_t)n_profiles);
+        for (int step = 1; step < 300; step++) {
+            for (int i = 0; i < 9; i++) {
+                slots[i].decode = i % 2 == 0;
+                slots[i].prefill = slots[i].decode ? 0 : 1000;
+            }
+            assert_true(schedule_step(slots, 9, take) > 0);
+            uint64_t served = UINT64_MAX;
+            for (int i = 0; i < 9; i++) {
+                if (take[i] > 0 && served == UINT64_MAX)
+                    served = slots[i].profile;
+            }
+            for (int i = 0; i < 9; i++) {
+                assert_int_equal(take[i] > 0, slots[i].profile == served);
+                slots[i].starved = take[i] > 0 ? 0 : slots[i].starved + 1;
+                assert_true(slots[i].starved < (int32_t)n_profiles);
+            }
+        }
+    }
 }
 
 /* The checker itself must see each kind of bad choice. */
@@ -266,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_drains),
         cmocka_unit_test(test_negative_control),
+        cmocka_unit_test(test_profiles),
         cmocka_unit_test(test_first),
         cmocka_unit_test(test_queue),
         cmocka_unit_test(test_retry_after),

@@ -1,0 +1,179 @@
+/*
+ * Requests of several profiles in one engine, over the toy network, whose states differ between
+ * profiles that sum differently: each is computed by its own from start to end, none continues
+ * another's, and all get their turns.
+ */
+#include "tests/unit/engine_toy.h"
+
+/* The official profile with one row changed. */
+static struct profile with(enum precision_row row, int value)
+{
+    struct profile profile = *profile_builtin_at(PROFILE_OFFICIAL);
+    assert_true(profile_set(&profile, row, value));
+    return profile;
+}
+
+/* Two profiles whose states differ. */
+static const struct profile *column(int i)
+{
+    static struct profile precise;
+    precise = with(ROW_SUM, SUM_F64);
+    return i % 2 == 0 ? profile_builtin_at(PROFILE_OFFICIAL) : &precise;
+}
+
+static void test_many(void **state)
+{
+    (void)state;
+    enum { N = 160, BATCH = 8 };
+    struct engine *engine = engine_start_all(4, N, 12, 1);
+    for (uint64_t i = 0; i < N; i += BATCH) {
+        struct client *clients[BATCH];
+        struct engine_request requests[BATCH];
+        int32_t ids[BATCH][500];
+        for (uint64_t j = 0; j < BATCH; j++) {
+            int32_t n = 1 + (int32_t)(mix(i + j) % 499);
+            memcpy(ids[j], prompt((i + j) % 3, n), (size_t)n * sizeof **ids);
+            requests[j] = request(ids[j], n, 1 + (int32_t)(mix(i + j + 77) % 40));
+            requests[j].reuse_namespace = j % 3;
+            requests[j].profile = column((int)(mix(i + j + 5) % 2));
+            clients[j] = submit(engine, &requests[j]);
+        }
+        for (int j = 0; j < BATCH; j++) {
+            check_answer(clients[j], &requests[j]);
+            client_destroy(clients[j]);
+        }
+    }
+    struct engine_stats stats;
+    engine_stats_get(engine, &stats);
+    assert_true(stats.reused_tokens > 1000);
+    engine_end(engine);
+}
+
+/* The same prompt under another profile is computed anew; under one of equal values it is not. */
+static void test_nothing_is_shared(void **state)
+{
+    (void)state;
+    for (int32_t pieces = 0; pieces <= 16; pieces += 16) {
+        struct engine *engine = engine_start_cached(2, 2, pieces);
+        struct engine_request r = request(prompt(1, 300), 300, 9);
+        r.reuse_namespace = NAMESPACE_A;
+        assert_int_equal(converse(engine, &r), 0);
+        r.n_ids = 290;
+        r.profile = column(1);
+        assert_int_equal(converse(engine, &r), 0);
+        r.n_ids = 280;
+        assert_int_equal(converse(engine, &r), pieces > 0 ? 256 : 0);
+        struct profile same = with(ROW_SUM, SUM_F32);
+        strcpy(same.name, "another-name");
+        r.profile = &same;
+        assert_int_equal(converse(engine, &r), pieces > 0 ? 256 : 0);
+        engine_end(engine);
+    }
+}
+
+/* Of two profiles that both want every step, each gets every second one. */
+static void test_turns(void **state)
+{
+    (void)state;
+    struct engine *engine = engine_start(3, 3);
+    struct engine_request requests[3];
+    struct client *clients[3];
+    toy_hold();
+    for (int i = 0; i < 3; i++) {
+        int32_t *ids = calloc(40, sizeof *ids);
+        memcpy(ids, prompt((uint64_t)i, 40), 40 * sizeof *ids);
+        requests[i] = request(ids, 40, 100);
+        requests[i].profile = column(i); /* two against one */
+        clients[i] = submit(engine, &requests[i]);
+        if (i == 0)
+            toy_wait_held();
+    }
+    toy_release();
+    for (int i = 0; i < 3; i++)
+        check_answer(clients[i], &requests[i]);
+    int32_t last[3] = {-1, -1, -1}, waits = 0;
+    for (int32_t i = 0; i < toy.n_entries; i++) {
+        const struct step_entry *entry = &toy.entries[i];
+        int32_t s = entry->sequence;
+        if (last[s] >= 0 && entry->step - last[s] > 2)
+            fail_msg("sequence %d waited from step %d to %d", s, last[s], entry->step);
+        waits += last[s] >= 0 && entry->step - last[s] == 2;
+        last[s] = entry->step;
+    }
+    assert_true(waits > 150);
+    for (int i = 0; i < 3; i++) {
+        client_destroy(clients[i]);
+        free((int32_t *)(uintptr_t)requests[i].ids);
+    }
+    engine_end(engine);
+}
+
+static void test_set(void **state)
+{
+    (void)state;
+    struct engine *engine = engine_start(2, 2);
+    struct profile profile;
+    struct error err = {0};
+    struct engine_request old = request(prompt(1, 600), 600, 60), new = old;
+    toy_hold();
+    struct client *before = submit(engine, &old);
+    toy_wait_held();
+    assert_int_equal(engine_profile_set(engine, column(1), &err), OK);
+    engine_profile_get(engine, &profile);
+    assert_true(profile_equal(&profile, column(1)));
+    struct client *after = submit(engine, &new);
+    toy_release();
+    check_answer(before, &old); /* as it began */
+    new.profile = column(1);
+    check_answer(after, &new);
+    client_destroy(before);
+    client_destroy(after);
+    struct profile audit = with(ROW_MOE_CLAMP, MOE_CLAMP_OFF);
+    assert_int_equal(engine_profile_set(engine, &audit, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "moe.clamp"));
+    new.profile = &audit;
+    assert_int_equal(refused(engine, &new, &err), ERR_INPUT);
+    engine_profile_get(engine, &profile);
+    assert_true(profile_equal(&profile, column(1)));
+    engine_end(engine);
+}
+
+/* The rows that the serving core obeys. */
+static void test_rows(void **state)
+{
+    (void)state;
+    struct engine *engine = engine_start_cached(1, 1, 16);
+    struct profile off = with(ROW_PREFIX_REUSE, PREFIX_REUSE_OFF);
+    struct engine_request r = request(prompt(1, 300), 300, 9);
+    struct engine_stats stats;
+    r.reuse_namespace = NAMESPACE_A;
+    r.profile = &off;
+    for (int i = 0; i < 3; i++) {
+        r.n_ids = 290 + i;
+        assert_int_equal(converse(engine, &r), 0);
+    }
+    engine_stats_get(engine, &stats);
+    assert_int_equal(stats.prefix_blocks, 0);
+    static const int32_t MOST[PREFILL_CHUNK_VALUES] = {STEP_TOKENS_MAX, STEP_TOKENS_MAX / 4,
+                                                       STEP_TOKENS_MAX / 16};
+    for (int i = 0; i < PREFILL_CHUNK_VALUES; i++) {
+        struct profile chunk = with(ROW_PREFILL_CHUNK, i);
+        r.profile = &chunk;
+        int32_t from = toy.n_entries, most = 0;
+        converse(engine, &r);
+        for (int32_t j = from; j < toy.n_entries; j++)
+            most = toy.entries[j].n > most ? toy.entries[j].n : most;
+        assert_int_equal(most, MOST[i]);
+    }
+    engine_end(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_many),  cmocka_unit_test(test_nothing_is_shared),
+        cmocka_unit_test(test_turns), cmocka_unit_test(test_set),
+        cmocka_unit_test(test_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
