@@ -18,16 +18,16 @@
 #include <time.h>
 
 static const char USAGE[] =
-    "usage: engine audit floor|replay|logits|recall|needle|all --model DIR [--profile NAME]\n"
-    "         [--set ROW=VALUE,..] [--reference NAME] [--budget quick|1m|5m|30m|3h] [--seed N]\n"
-    "         [--context N] [--isa ..] [--threads N] [--json FILE] [--html FILE]\n"
+    "usage: engine audit floor|replay|logits|recall|needle|all --model DIR\n"
+    "         [--profile NAME[,ROW=VALUE]..] [--reference NAME[,ROW=VALUE]..]\n"
+    "         [--budget quick|1m|5m|30m|3h] [--seed N] [--context N] [--isa ..] [--threads N]\n"
+    "         [--json FILE] [--html FILE]\n"
     "       engine audit isolate --test replay|logits|recall|needle --model DIR ..\n"
     "       engine audit show FILE | diff FILE FILE\n";
 
 struct options {
-    const char *what, *dir, *budget, *test, *json, *html, *changes;
-    const struct profile *profile, *reference;
-    struct profile changed; /* profile with --set */
+    const char *what, *dir, *budget, *test, *json, *html;
+    struct profile profile, reference;
     struct model_options model;
     int32_t threads, seed, context;
 };
@@ -43,41 +43,11 @@ struct audit {
     struct json_object *report;
 };
 
-/* --set ROW=VALUE,ROW=VALUE: the profile with other values in these rows. */
-static enum status changes_apply(struct options *o, struct error *err)
-{
-    o->changed = *o->profile;
-    o->profile = &o->changed;
-    snprintf(o->changed.name, sizeof o->changed.name, "changed");
-    for (const char *at = o->changes; at != NULL;) {
-        char change[64];
-        size_t len = strcspn(at, ",");
-        if (len >= sizeof change)
-            return error_set(err, ERR_USAGE, "--set: no row has a name as long as that");
-        memcpy(change, at, len);
-        change[len] = '\0';
-        char *value = strchr(change, '=');
-        if (value == NULL)
-            return error_set(err, ERR_USAGE, "--set: want ROW=VALUE,ROW=VALUE");
-        *value++ = '\0';
-        int row = profile_row_parse(change);
-        int number = row < 0 ? -1 : profile_value_parse((enum precision_row)row, value);
-        if (number < 0)
-            return error_set(err, ERR_USAGE, "--set: there is no row %.32s with a value %.32s",
-                             change, value);
-        if (!profile_set(&o->changed, (enum precision_row)row, number))
-            ASSERT(false);
-        at = at[len] == ',' ? at + len + 1 : NULL;
-    }
-    return OK;
-}
-
 static enum status options_read(int argc, char **argv, struct options *o, struct error *err)
 {
     struct flag flags[] = {
         {"--model", FLAG_TEXT, &o->dir, .required = true},
         {"--profile", FLAG_PROFILE, &o->profile, .required = false},
-        {"--set", FLAG_TEXT, &o->changes, .required = false},
         {"--reference", FLAG_PROFILE, &o->reference, .required = false},
         {"--budget", FLAG_TEXT, &o->budget, .required = false},
         {"--test", FLAG_TEXT, &o->test, .required = false},
@@ -90,8 +60,8 @@ static enum status options_read(int argc, char **argv, struct options *o, struct
     };
     *o = (struct options){.what = argv[1],
                           .budget = "5m",
-                          .profile = profile_builtin_at(PROFILE_BALANCED),
-                          .reference = profile_builtin_at(PROFILE_REFERENCE),
+                          .profile = *profile_builtin_at(PROFILE_BALANCED),
+                          .reference = *profile_builtin_at(PROFILE_REFERENCE),
                           .context = CONTEXT_DEFAULT,
                           .seed = 1};
     enum status status = flags_parse(argc - 1, argv + 1, flags, sizeof flags / sizeof *flags, err);
@@ -102,7 +72,7 @@ static enum status options_read(int argc, char **argv, struct options *o, struct
     if (o->context < 2 * STEP_TOKENS_MAX || o->context > POSITIONS_MAX)
         return error_set(err, ERR_USAGE, "--context: %d to %d", 2 * STEP_TOKENS_MAX, POSITIONS_MAX);
     o->model.threads = o->threads;
-    return o->changes == NULL ? OK : changes_apply(o, err);
+    return OK;
 }
 
 static enum status audit_open(struct audit *a, struct error *err)
@@ -158,8 +128,8 @@ static struct json_object *report_new(const struct audit *a)
     put(engine, "model", json_object_new_string(model_config(a->model)->name));
     put(engine, "isa", json_object_new_string(model_isa_name(a->model)));
     put(out, "engine", engine);
-    put(out, "profile", profile_json(a->options.profile));
-    put(out, "reference", profile_json(a->options.reference));
+    put(out, "profile", profile_json(&a->options.profile));
+    put(out, "reference", profile_json(&a->options.reference));
     put(out, "seed", json_object_new_int(a->options.seed));
     put(out, "budget", json_object_new_string(a->options.budget));
     put(out, "tests", json_object_new_array());
@@ -191,8 +161,8 @@ static enum status audit_work(struct audit *a, enum audit_verdict *worst, struct
     const struct options *o = &a->options;
     struct audit_run run = {.machine = a->machine,
                             .text = &a->text,
-                            .profile = o->profile,
-                            .reference = o->reference,
+                            .profile = &o->profile,
+                            .reference = &o->reference,
                             .budget = audit_budget(o->budget),
                             .seed = (uint64_t)o->seed << 20};
     struct json_object *tests = json_object_object_get(a->report, "tests");

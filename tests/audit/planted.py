@@ -61,8 +61,8 @@ def settings(rows):
 def in_rows(tap, table, name):
     row, path, text, replacement = IN_ROWS[name]
     engine = planted(name, path, text, replacement)
-    _, got = report("isolate", "--test", "logits", "--budget", "quick", "--profile", "reference", "--set",
-                    settings(ROWS), engine=engine)
+    _, got = report("isolate", "--test", "logits", "--budget", "quick", "--profile",
+                    "reference," + settings(ROWS), engine=engine)
     found = got["isolation"]
     good = found["culprits"] == [[row]] and len(found["tries"]) <= 12
     table.append((name, found["outcome"], found["culprits"], len(found["tries"]), found["kl_alone"][row]))
@@ -82,9 +82,9 @@ def in_state(tap, table, name):
 
 def harmless(tap, table, name):
     row, rows = HARMLESS[name]
-    _, got = report("logits", "--profile", "reference", "--set", rows, "--budget", "quick")
+    _, got = report("logits", "--profile", "reference," + rows, "--budget", "quick")
     base = ",".join(r for r in rows.split(",") if not r.startswith(row + "="))
-    _, without = report("logits", "--profile", "reference", "--set", base, "--budget", "quick")
+    _, without = report("logits", "--profile", "reference," + base, "--budget", "quick")
     a, b = got["tests"][0]["estimate"], without["tests"][0]["estimate"]
     table.append((name, got["tests"][0]["verdict"], [], 1, a - b))
     tap.check(got["tests"][0]["verdict"] == "PASS" and abs(a - b) < 1e-3,
@@ -92,8 +92,8 @@ def harmless(tap, table, name):
 
 
 def control(tap, table, name):
-    _, got = report("isolate", "--test", "logits", "--budget", "quick", "--profile", "reference", "--set",
-                    settings(ROWS))
+    _, got = report("isolate", "--test", "logits", "--budget", "quick", "--profile",
+                    "reference," + settings(ROWS))
     found = got["isolation"]
     table.append((name, found["outcome"], found["culprits"], len(found["tries"]), None))
     tap.check(found["outcome"] == "no fault", f"{name}: {found['outcome']}")

@@ -58,7 +58,7 @@ def defects(tap):
               f"a window that is not brought back: {why}")
     twice = planted("scaling twice", "kernels/cpu/cpu_experts.c", "if (p->scale == MOE_SCALE_GATE) {", "{")
     rows = "moe.scale=kernel,hc.mix=bf16,attn.prefill=bf16,attn.decode=bf16,index.score=bf16,head.logits=bf16"
-    args = ("isolate", "--test", "logits", "--budget", "quick", "--profile", "reference", "--set", rows)
+    args = ("isolate", "--test", "logits", "--budget", "quick", "--profile", "reference," + rows)
     status, bad = report(*args, engine=twice)
     found = bad["isolation"]
     tap.check(valid(bad) and status == 1 and found["culprits"] == [["moe.scale"]] and len(found["tries"]) <= 12,
@@ -82,9 +82,7 @@ def wrong_input(tap, folder):
         (("all", "--model", DEMO, "--budget", "9m"), "--budget"),
         (("all", "--model", DEMO, "--profile", "quickest"), "--profile"),
         (("all", "--model", DEMO, "--context", "1"), "--context"),
-        (("all", "--model", DEMO, "--set", "moe.scale"), "--set"),
-        (("all", "--model", DEMO, "--set", "moe.scale=thrice"), "thrice"),
-        (("all", "--model", DEMO, "--set", "x" * 99), "--set"),
+        (("all", "--model", DEMO, "--profile", "fast,moe.scale=thrice"), "thrice"),
         (("isolate", "--model", DEMO, "--test", "floor"), "--test"),
         (("all", "--model", folder), "tokenizer.json"),
         (("show", os.path.join(folder, "nowhere")), "nowhere"),
