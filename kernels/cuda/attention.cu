@@ -3,7 +3,7 @@
  * each block takes one, and the parts are joined in order.  How keys are cut depends on their
  * number and the arithmetic alone, so a token's result does not depend on the call.
  *
- *   ATTN_FP32           parts of 128 keys, plain arithmetic in float32 or double; a warp a head
+ *   ATTN_FP32           parts of 64 keys, plain arithmetic in float32 or double; a warp a head
  *   ATTN_BF16           one part; tensor cores, 16 heads a block, tiles of 64 keys
  *   ATTN_BF16_SPLIT_K   the same in parts of 256 keys
  *
@@ -113,7 +113,7 @@ static __device__ inline void store_head(float *to, const float x[HEAD_CHUNKS][4
 /* Heads of a block, one a warp; keys of a tile, one a lane; keys of a part. */
 #define PLAIN_HEADS     8
 #define PLAIN_TILE      WARP
-#define PLAIN_PART_KEYS 128
+#define PLAIN_PART_KEYS 64
 /* A key in shared memory: 4 more floats, so that the lanes' reads of 16 bytes do not collide. */
 #define KEY_STRIDE (HEAD_DIM + 4)
 

@@ -24,6 +24,9 @@ struct backend *backend_cuda_create(int device, const struct backend_limits *lim
  *  read): benchmarks at a size that no checkpoint here has. */
 void backend_cuda_synth(struct backend *b, const struct tensor *w, uint64_t seed);
 
+/** Reads all of some device memory: what a kernel can read at best. */
+void backend_cuda_read(struct backend *b, const void *device, size_t bytes);
+
 /* Times of a region of the stream, by the device's own clock. */
 struct cuda_timer;
 struct cuda_timer *cuda_timer_create(struct backend *b);

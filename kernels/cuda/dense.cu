@@ -36,6 +36,7 @@ static __global__ void norm_rows(const float *x, const void *weight, int32_t wid
     __shared__ double shared[NORM_THREADS / WARP];
     int64_t row = (int64_t)blockIdx.x * width;
     double sum = 0;
+#pragma unroll 4
     for (int32_t at = (int32_t)threadIdx.x * 4; at < width; at += NORM_THREADS * 4) {
         float v[4];
         load4(x + row + at, v);

@@ -47,20 +47,24 @@ static __device__ void sort_ascending(int32_t *list, int32_t n)
     }
 }
 
-/* One warp a token. */
-static __global__ void route_tokens(const float *router, int32_t experts, const float *bias,
-                                    const int64_t *tid2eid, struct route_params p,
-                                    struct testimony say)
+#define ROUTE_THREADS 256
+
+/* One block a token: scores by all, the choice by its first warp. */
+static __global__ void __launch_bounds__(ROUTE_THREADS)
+    route_tokens(const float *router, int32_t experts, const float *bias, const int64_t *tid2eid,
+                 struct route_params p, struct testimony say)
 {
     __shared__ double score[EXPERTS_MAX], key[EXPERTS_MAX];
     __shared__ int32_t chosen[TOP_EXPERTS_MAX];
     int64_t t = blockIdx.x;
-    for (int32_t e = lane_id(); e < experts; e += WARP) {
+    for (int32_t e = (int32_t)threadIdx.x; e < experts; e += ROUTE_THREADS) {
         score[e] = sqrt_softplus(router[t * experts + e]);
         double k = bias == NULL ? 0 : score[e] + bias[e];
         key[e] = isnan(k) ? -INFINITY : k; /* what is chosen stays within the experts */
     }
-    __syncwarp();
+    __syncthreads();
+    if (warp_id() != 0)
+        return;
     if (tid2eid == NULL)
         choose_best(key, experts, p.top, chosen);
     else if (lane_id() < p.top)
@@ -97,8 +101,8 @@ void cuda_route(struct backend *base, const struct route_params *p)
     products_run(b, &products);
     const float *bias = p->bias.data == NULL ? NULL : weight_floats(b, &p->bias);
     const int64_t *table = (const int64_t *)weight_get(b, &p->tid2eid).data;
-    route_tokens<<<(unsigned)p->n, WARP, 0, b->stream>>>(b->router, p->gate.rows, bias, table, *p,
-                                                         products.say);
+    route_tokens<<<(unsigned)p->n, ROUTE_THREADS, 0, b->stream>>>(b->router, p->gate.rows, bias,
+                                                                  table, *p, products.say);
     launched("route_tokens");
 }
 
@@ -125,11 +129,28 @@ static __device__ inline int32_t expert_of(const sort_params &p, const int32_t *
     return i < p.top ? chosen[t * p.top + i] : p.n_routed + i - p.top;
 }
 
+/* What the threads before this one have together. */
+static __device__ uint32_t block_before(uint32_t mine, uint32_t *shared)
+{
+    uint32_t sum = mine;
+    for (int step = 1; step < WARP; step *= 2) {
+        uint32_t other = __shfl_up_sync(ALL_LANES, sum, step);
+        sum += lane_id() >= step ? other : 0;
+    }
+    if (lane_id() == WARP - 1)
+        shared[warp_id()] = sum;
+    __syncthreads();
+    for (int i = 0; i < warp_id(); i++)
+        sum += shared[i];
+    return sum - mine;
+}
+
 /* One block: counts, first places by a scan, then each expert's thread gathers its entries in
  * order of tokens, so that the order is the same every time. */
 static __global__ void sort_entries(struct sort_params p)
 {
-    __shared__ int32_t count[SORT_THREADS], items[SORT_THREADS], chosen[CHOICES_MAX];
+    __shared__ int32_t count[SORT_THREADS], chosen[CHOICES_MAX];
+    __shared__ uint32_t before[SORT_THREADS / WARP];
     int32_t e = (int32_t)threadIdx.x;
     count[e] = 0;
     for (int32_t i = e; i < p.n * p.top; i += SORT_THREADS)
@@ -139,18 +160,11 @@ static __global__ void sort_entries(struct sort_params p)
         atomicAdd(&count[expert_of(p, chosen, i / p.width, i % p.width)], 1);
     __syncthreads();
     int32_t mine = count[e], my_items = (mine + p.per_item - 1) / p.per_item;
-    items[e] = my_items;
-    __syncthreads();
-    for (int32_t step = 1; step < SORT_THREADS; step *= 2) { /* inclusive scans */
-        int32_t a = e >= step ? count[e - step] : 0, b = e >= step ? items[e - step] : 0;
-        __syncthreads();
-        count[e] += a;
-        items[e] += b;
-        __syncthreads();
-    }
-    int32_t first = count[e] - mine, item = items[e] - my_items;
+    /* both sums in one word: neither reaches 2^16 */
+    uint32_t sums = block_before((uint32_t)mine << 16 | (uint32_t)my_items, before);
+    int32_t first = (int32_t)(sums >> 16), item = (int32_t)(sums & 0xffff);
     if (e == SORT_THREADS - 1)
-        *p.n_items = items[e];
+        *p.n_items = item + my_items;
     for (int32_t i = 0; i < my_items; i++) {
         int32_t done = i * p.per_item, left = mine - done;
         p.items[item + i] = {e, first + done, left < p.per_item ? left : p.per_item};

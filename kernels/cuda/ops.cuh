@@ -80,7 +80,7 @@ struct cuda_backend {
 };
 
 /* Partial results of attention held at once: of HEADS_MAX heads in double, a token at
- * POSITIONS_MAX takes 17 MiB. */
+ * POSITIONS_MAX takes 33 MiB. */
 #define ATTENTION_STATES_BYTES ((size_t)256 << 20)
 
 /* Index scores held at once (128 MiB of doubles). */
@@ -96,7 +96,7 @@ static inline struct cuda_backend *cuda_of(struct backend *b)
     return (struct cuda_backend *)b;
 }
 
-static inline int32_t ceil_div(int64_t a, int64_t b)
+static __host__ __device__ inline int32_t ceil_div(int64_t a, int64_t b)
 {
     return (int32_t)((a + b - 1) / b);
 }

@@ -7,7 +7,7 @@
  * bfloat16.  Every 128 values (32 of FP4) the sum goes into a float32 accumulator with the scales.
  * In double: with plain arithmetic, products exact.
  *
- * Bound by memory at few tokens: each weight is read once for 8 to 64 tokens.  The 8 warps of a
+ * Bound by memory at few tokens: each weight is read once for 8 to 32 tokens.  The 8 warps of a
  * block take every 8th chunk of the same 16 rows; how many depends on the row's length alone, and
  * columns of an instruction do not see each other, so a token's result does not depend on the call.
  */
@@ -16,8 +16,10 @@
 
 /* Warps that share 16 rows. */
 #define SLICES_MAX 8
-/* Rows, and tokens of one pass, of a block that sums in double. */
-#define PRECISE_ROWS   8
+/* Warps of a block that sums in double, and what one of them takes at once: few rows spread over
+ * the multiprocessors, or many, so that conversions to double are shared. */
+#define PRECISE_WARPS  4
+#define PRECISE_ROWS   4
 #define PRECISE_TOKENS 4
 
 /* ---- making rows ready ---------------------------------------------------------------------- */
@@ -180,75 +182,116 @@ void prepare_run(struct cuda_backend *b, const struct prepare *p)
 
 /* ---- float32 on the tensor cores ------------------------------------------------------------ */
 
-/* Chunks slice, slice + slices, ... of 16 rows from row0 on, for NT * 8 tokens.
- * x_row: shared; the row of x of each token. */
+/* A lane's view of the tokens' rows: where its first unit of a chunk lies, and their scales. */
+template <int NT> struct lane_tokens {
+    const uint16_t *x[NT]; /* of part 0 */
+    int64_t part[OPERAND_PARTS];
+    int32_t scale[NT][2]; /* of columns 2 t and 2 t + 1 */
+};
+
 template <enum store S, int NT>
+static __device__ inline lane_tokens<NT> tokens_of(const operand &x, const int32_t *x_row,
+                                                   int32_t cols)
+{
+    lane_tokens<NT> l;
+    int g = lane_id() / 4, t = lane_id() % 4;
+#pragma unroll
+    for (int nt = 0; nt < NT; nt++) {
+        l.x[nt] = x.part[0] + (int64_t)x_row[nt * 8 + g] * cols + unit_at<S>(0, t);
+        for (int i = 0; i < 2; i++)
+            l.scale[nt][i] = x_row[nt * 8 + 2 * t + i] * (cols / CHUNK);
+    }
+    for (int part = 0; part < OPERAND_PARTS; part++)
+        l.part[part] = x.part[part] - x.part[0];
+    return l;
+}
+
+/* One unit of both rows times one column of tokens; ONE: the tokens have one part. */
+template <enum store S, bool ONE>
+static __device__ inline void unit_run(float sum[4], const uint32_t pa[4], const uint32_t pb[4],
+                                       const uint16_t *x, const int64_t *part, int parts)
+{
+    constexpr bool HALF = S != STORE_BF16;
+    for (int i = 0; i < (ONE ? 1 : parts); i++) {
+        uint4 v = *(const uint4 *)(ONE ? x : x + part[i]);
+        mma<HALF>(sum, pa[0], pb[0], pa[1], pb[1], v.x, v.y);
+        mma<HALF>(sum, pa[2], pb[2], pa[3], pb[3], v.z, v.w);
+    }
+}
+
+/* One chunk into the accumulators. */
+template <enum store S, int NT, bool ONE>
+static __device__ inline void chunk_run(const lane_row<S> &a, const lane_row<S> &b,
+                                        const lane_tokens<NT> &l, const float *x_scale,
+                                        float w_scale, int chunk, int parts, float acc[NT][4])
+{
+    float sum[NT][4] = {};
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        uint32_t pa[4], pb[4];
+        a.unit(u, pa);
+        b.unit(u, pb);
+        int at = chunk * CHUNK + unit_at<S>(u, 0);
+        /* a scale of 2^-127 counts as 0, which float32 cannot tell from it in a sum */
+        float scale_a = S != STORE_FP4 ? 1 : __uint_as_float((a.scales >> 8 * u & 255) << 23);
+        float scale_b = S != STORE_FP4 ? 1 : __uint_as_float((b.scales >> 8 * u & 255) << 23);
+#pragma unroll
+        for (int nt = 0; nt < NT; nt++) {
+            if constexpr (S == STORE_FP4) { /* a scale for each unit of a row */
+                float group[4] = {};
+                unit_run<S, ONE>(group, pa, pb, l.x[nt] + at, l.part, parts);
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    sum[nt][i] = fmaf(group[i], i < 2 ? scale_a : scale_b, sum[nt][i]);
+            } else {
+                unit_run<S, ONE>(sum[nt], pa, pb, l.x[nt] + at, l.part, parts);
+            }
+        }
+    }
+#pragma unroll
+    for (int nt = 0; nt < NT; nt++) {
+        float x0 = 1, x1 = 1;
+        if (S != STORE_BF16) {
+            x0 = x_scale[l.scale[nt][0] + chunk];
+            x1 = x_scale[l.scale[nt][1] + chunk];
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            acc[nt][i] = fmaf(sum[nt][i], w_scale * (i % 2 ? x1 : x0), acc[nt][i]);
+    }
+}
+
+/* Chunks slice, slice + slices, ... of 16 rows from row0 on, for NT * 8 tokens.  Loads of several
+ * chunks are on their way together: that is what the memory's latency asks for.
+ * x_row: shared; the row of x of each token. */
+template <enum store S, int NT, bool ONE>
 static __device__ void slice_run(const struct weight &w, int row0, const struct operand &x,
                                  const int32_t *x_row, int parts, int slice, int slices,
                                  float acc[NT][4])
 {
-    constexpr bool HALF = S != STORE_BF16;
-    const int lane = lane_id(), g = lane / 4, t = lane % 4, chunks = w.cols / CHUNK;
+    constexpr int DEPTH = S == STORE_FP4 ? 4 : 2;
+    const int g = lane_id() / 4, t = lane_id() % 4, chunks = w.cols / CHUNK;
     const int row_a = min(row0 + g, w.rows - 1), row_b = min(row0 + g + 8, w.rows - 1);
-    lane_row<S> a, b, next_a, next_b;
-    if (slice < chunks) {
-        a.load(w, row_a, slice, t);
-        b.load(w, row_b, slice, t);
-    }
-    for (int chunk = slice; chunk < chunks; chunk += slices) {
-        if (chunk + slices < chunks) {
-            next_a.load(w, row_a, chunk + slices, t);
-            next_b.load(w, row_b, chunk + slices, t);
-        }
-        float sum[NT][4] = {};
-        float x_scale[NT][2];
+    const lane_tokens<NT> l = tokens_of<S, NT>(x, x_row, w.cols);
+    for (int first = slice; first < chunks; first += DEPTH * slices) {
+        lane_row<S> a[DEPTH], b[DEPTH];
 #pragma unroll
-        for (int nt = 0; nt < NT; nt++) {
-            for (int i = 0; i < 2; i++)
-                x_scale[nt][i] =
-                    HALF ? x.scale[(int64_t)x_row[nt * 8 + 2 * t + i] * chunks + chunk] : 1.0f;
-        }
-#pragma unroll
-        for (int u = 0; u < UNITS; u++) {
-            uint32_t pa[4], pb[4];
-            a.unit(u, pa);
-            b.unit(u, pb);
-#pragma unroll
-            for (int nt = 0; nt < NT; nt++) {
-                int64_t at = (int64_t)x_row[nt * 8 + g] * w.cols + chunk * CHUNK + unit_at<S>(u, t);
-                for (int part = 0; part < parts; part++) {
-                    uint4 v = *(const uint4 *)(x.part[part] + at);
-                    mma<HALF>(sum[nt], pa[0], pb[0], pa[1], pb[1], v.x, v.y);
-                    mma<HALF>(sum[nt], pa[2], pb[2], pa[3], pb[3], v.z, v.w);
-                }
-            }
-            if (S == STORE_FP4) {
-                float scale_a = e8m0_value(a.scales >> 8 * u & 255) * FP4_HALF_SCALE;
-                float scale_b = e8m0_value(b.scales >> 8 * u & 255) * FP4_HALF_SCALE;
-#pragma unroll
-                for (int nt = 0; nt < NT; nt++) {
-#pragma unroll
-                    for (int i = 0; i < 4; i++) {
-                        float scale = (i < 2 ? scale_a : scale_b) * x_scale[nt][i % 2];
-                        acc[nt][i] = fmaf(sum[nt][i], scale, acc[nt][i]);
-                        sum[nt][i] = 0;
-                    }
-                }
+        for (int d = 0; d < DEPTH; d++) {
+            if (first + d * slices < chunks) {
+                a[d].load(w, row_a, first + d * slices, t);
+                b[d].load(w, row_b, first + d * slices, t);
             }
         }
-        if (S != STORE_FP4) {
-            float scale = 1;
+#pragma unroll
+        for (int d = 0; d < DEPTH; d++) {
+            int chunk = first + d * slices;
+            if (chunk >= chunks)
+                break;
+            float scale = S == STORE_FP4 ? FP4_HALF_SCALE : 1;
             if (S == STORE_FP8)
                 scale = e8m0_value(w.scale[row0 / FP8_BLOCK * chunks + chunk]);
-#pragma unroll
-            for (int nt = 0; nt < NT; nt++) {
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    acc[nt][i] = fmaf(sum[nt][i], scale * x_scale[nt][i % 2], acc[nt][i]);
-            }
+            chunk_run<S, NT, ONE>(a[d], b[d], l, x.scale, scale, chunk, parts, acc);
         }
-        a = next_a;
-        b = next_b;
     }
 }
 
@@ -269,27 +312,50 @@ static __device__ inline float stored(enum round round, float y, enum round *did
     return round == ROUND_BF16 ? round_bf16(y) : y;
 }
 
+/* BFLOAT: the matrix may be of bfloat16. */
+template <int NT, bool ONE, bool BFLOAT>
+static __device__ void store_run(const struct weight &w, int row0, const struct operand &half,
+                                 const struct operand &bfloat, const int32_t *x_row, int parts,
+                                 int slice, int slices, float acc[NT][4])
+{
+    if (w.store == STORE_FP4)
+        slice_run<STORE_FP4, NT, ONE>(w, row0, half, x_row, parts, slice, slices, acc);
+    else if (w.store == STORE_FP8)
+        slice_run<STORE_FP8, NT, ONE>(w, row0, half, x_row, parts, slice, slices, acc);
+    else if constexpr (BFLOAT)
+        slice_run<STORE_BF16, NT, ONE>(w, row0, bfloat, x_row, parts, slice, slices, acc);
+}
+
+/* One slice's 16 rows of 8 tokens, to shared memory [8, 16]. */
+static __device__ inline void part_store(const float acc[4], float *to)
+{
+    int g = lane_id() / 4, t = lane_id() % 4;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        to[(2 * t + i % 2) * TILE_ROWS + g + i / 2 * 8] = acc[i];
+}
+
 /* All of a block: the slices, then their sum in order.  shared: [warps, NT * 8, 16] */
-template <int NT>
+template <int NT, bool BFLOAT>
 static __device__ void tile_run(const struct weight &w, int row0, const struct operand &half,
                                 const struct operand &bfloat, const int32_t *x_row, int parts,
                                 const tile_out &out, const testimony &say, float *shared)
 {
-    float acc[NT][4] = {};
     int slices = (int)(blockDim.x / WARP), slice = warp_id();
-    if (w.store == STORE_FP4)
-        slice_run<STORE_FP4, NT>(w, row0, half, x_row, parts, slice, slices, acc);
-    else if (w.store == STORE_FP8)
-        slice_run<STORE_FP8, NT>(w, row0, half, x_row, parts, slice, slices, acc);
-    else
-        slice_run<STORE_BF16, NT>(w, row0, bfloat, x_row, parts, slice, slices, acc);
-    int g = lane_id() / 4, t = lane_id() % 4;
     float *mine = shared + slice * (NT * TILE_COLS * TILE_ROWS);
+    if (parts == 1) {
+        float acc[NT][4] = {};
+        store_run<NT, true, BFLOAT>(w, row0, half, bfloat, x_row, parts, slice, slices, acc);
 #pragma unroll
-    for (int nt = 0; nt < NT; nt++) {
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            mine[(nt * TILE_COLS + 2 * t + i % 2) * TILE_ROWS + g + i / 2 * 8] = acc[nt][i];
+        for (int nt = 0; nt < NT; nt++)
+            part_store(acc[nt], mine + nt * TILE_COLS * TILE_ROWS);
+    } else { /* full float32 rows: rare, and the same sums column by column */
+        for (int nt = 0; nt < NT; nt++) {
+            float acc[1][4] = {};
+            store_run<1, false, BFLOAT>(w, row0, half, bfloat, x_row + nt * TILE_COLS, parts, slice,
+                                        slices, acc);
+            part_store(acc[0], mine + nt * TILE_COLS * TILE_ROWS);
+        }
     }
     __syncthreads();
     for (int i = (int)threadIdx.x; i < out.n * TILE_ROWS; i += (int)blockDim.x) {
@@ -350,7 +416,7 @@ static __global__ void __launch_bounds__(SLICES_MAX *WARP) product_tiles(struct 
     int parts = tile_rows<NT>(x_row, n, mine * p.groups + row0 / p.rank, n_parts);
     tile_out out = {m.y + (int64_t)token0 * m.w.rows, m.w.rows,    n,        m.round,
                     row0 == 0 && token0 == 0,         m.round_row, m.sum_row};
-    tile_run<NT>(m.w, row0, p.half, p.bfloat, x_row, parts, out, p.say, shared);
+    tile_run<NT, true>(m.w, row0, p.half, p.bfloat, x_row, parts, out, p.say, shared);
 }
 
 struct expert_launch {
@@ -391,30 +457,45 @@ static __global__ void __launch_bounds__(SLICES_MAX *WARP) expert_tiles(struct e
     int parts = tile_rows<NT>(x_row, item.n, row, n_parts);
     tile_out out = {p.y[which] + (int64_t)item.first * p.rows, p.rows,      item.n,   p.round,
                     blockIdx.x == 0 && blockIdx.y == 0,        p.round_row, p.sum_row};
-    tile_run<NT>(w, row0, p.half, p.bfloat, x_row, parts, out, p.say, shared);
+    tile_run<NT, false>(w, row0, p.half, p.bfloat, x_row, parts, out, p.say, shared);
 }
 
 /* ---- sums in double ------------------------------------------------------------------------- */
 
-/* One row times up to PRECISE_TOKENS rows of x, by one warp. */
-static __device__ void precise_row(const struct weight &w, int row, const float *const *x, int n,
-                                   double sum[PRECISE_TOKENS])
+/* ROWS rows from `row` on times TOKENS rows of x, by one warp; each sum in the same order. */
+template <int ROWS, int TOKENS>
+static __device__ void precise_tile(const struct weight &w, int row, const float *const *x,
+                                    double sum[ROWS][TOKENS])
 {
-    for (int i = 0; i < PRECISE_TOKENS; i++)
-        sum[i] = 0;
+    for (int i = 0; i < ROWS * TOKENS; i++)
+        sum[i / TOKENS][i % TOKENS] = 0;
+#pragma unroll ROWS == 1 ? 8 : 2
     for (int chunk = 0; chunk < w.cols / CHUNK; chunk++) {
-        float v[4];
-        weight_quad(w, row, chunk, lane_id(), v);
+        float v[ROWS][4], token[TOKENS][4];
 #pragma unroll
-        for (int i = 0; i < PRECISE_TOKENS; i++) {
-            float token[4];
-            load4(x[i < n ? i : 0] + chunk * CHUNK + lane_id() * 4, token);
-            for (int k = 0; k < 4; k++)
-                sum[i] = fma((double)v[k], (double)token[k], sum[i]);
+        for (int r = 0; r < ROWS; r++)
+            weight_quad(w, min(row + r, w.rows - 1), chunk, lane_id(), v[r]);
+#pragma unroll
+        for (int i = 0; i < TOKENS; i++)
+            load4(x[i] + chunk * CHUNK + lane_id() * 4, token[i]);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            double values[TOKENS];
+#pragma unroll
+            for (int i = 0; i < TOKENS; i++)
+                values[i] = token[i][k];
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                double weight = v[r][k];
+#pragma unroll
+                for (int i = 0; i < TOKENS; i++)
+                    sum[r][i] = fma(weight, values[i], sum[r][i]);
+            }
         }
     }
-    for (int i = 0; i < PRECISE_TOKENS; i++)
-        sum[i] = warp_sum(sum[i]);
+#pragma unroll
+    for (int i = 0; i < ROWS * TOKENS; i++)
+        sum[i / TOKENS][i % TOKENS] = warp_sum(sum[i / TOKENS][i % TOKENS]);
 }
 
 /* Of the sum's rounding; in_row: of an input that was taken as it is. */
@@ -434,49 +515,65 @@ static __device__ void precise_store(double sum, enum round round, float *y, con
     testify(s.say, first_thread(), s.in_row, value_of_round(ROUND_NONE));
 }
 
-/* grid: rows / PRECISE_ROWS, tokens / PRECISE_TOKENS; one warp a row */
-static __global__ void precise_rows(struct weight w, const float *x, int32_t tokens, int32_t groups,
-                                    int32_t rank, enum round round, float *y, struct precise_say s)
+/* Where a tile's sums go: row r of token i to y + i * stride + r. */
+template <int ROWS, int TOKENS>
+static __device__ void precise_tile_store(const double sum[ROWS][TOKENS], int rows, int n,
+                                          enum round round, float *y, int64_t stride,
+                                          precise_say &s)
 {
-    int row = (int)blockIdx.x * PRECISE_ROWS + warp_id();
-    int token0 = (int)blockIdx.y * PRECISE_TOKENS, n = min(tokens - token0, PRECISE_TOKENS);
-    if (row >= w.rows)
-        return;
-    const float *rows[PRECISE_TOKENS];
-    for (int i = 0; i < PRECISE_TOKENS; i++)
-        rows[i] = x + ((int64_t)(token0 + min(i, n - 1)) * groups + row / rank) * w.cols;
-    double sum[PRECISE_TOKENS];
-    precise_row(w, row, rows, n, sum);
-    for (int i = 0; i < n; i++) {
-        precise_store(sum[i], round, y + (int64_t)(token0 + i) * w.rows + row, s);
+#pragma unroll
+    for (int i = 0; i < ROWS * TOKENS; i++) {
+        int r = i / TOKENS, token = i % TOKENS;
+        if (r >= rows || token >= n)
+            continue;
+        precise_store(sum[r][token], round, y + token * stride + r, s);
         s.round_row = s.sum_row = s.in_row = SAY_NOTHING; /* once a launch */
     }
 }
 
-static __global__ void expert_precise_rows(struct expert_launch p)
+/* grid: rows / (ROWS * PRECISE_WARPS), tokens / TOKENS */
+template <int ROWS, int TOKENS>
+static __global__ void __launch_bounds__(PRECISE_WARPS *WARP)
+    precise_rows(struct weight w, const float *x, int32_t tokens, int32_t groups, int32_t rank,
+                 enum round round, float *y, struct precise_say s)
+{
+    int row = ((int)blockIdx.x * PRECISE_WARPS + warp_id()) * ROWS;
+    int token0 = (int)blockIdx.y * TOKENS, n = min(tokens - token0, TOKENS);
+    if (row >= w.rows)
+        return;
+    const float *rows[TOKENS];
+#pragma unroll
+    for (int i = 0; i < TOKENS; i++)
+        rows[i] = x + ((int64_t)(token0 + min(i, n - 1)) * groups + row / rank) * w.cols;
+    double sum[ROWS][TOKENS];
+    precise_tile<ROWS, TOKENS>(w, row, rows, sum);
+    precise_tile_store<ROWS, TOKENS>(sum, w.rows - row, n, round,
+                                     y + (int64_t)token0 * w.rows + row, w.rows, s);
+}
+
+static __global__ void __launch_bounds__(PRECISE_WARPS *WARP)
+    expert_precise_rows(struct expert_launch p)
 {
     if ((int)blockIdx.y >= *p.n_items)
         return;
     struct item item = p.items[blockIdx.y];
     int which = (int)blockIdx.x / p.tiles;
-    int row = (int)blockIdx.x % p.tiles * PRECISE_ROWS + warp_id();
+    int row = ((int)blockIdx.x % p.tiles * PRECISE_WARPS + warp_id()) * PRECISE_ROWS;
     struct weight w = expert_matrix(p, item.expert, which);
     struct precise_say s = {p.say, p.round_row, p.sum_row, SAY_NOTHING};
     for (int at = 0; at < item.n; at += PRECISE_TOKENS) {
         const float *rows[PRECISE_TOKENS];
-        int n = min(item.n - at, PRECISE_TOKENS);
+        int n = min(item.n - at, PRECISE_TOKENS), first = item.first + at;
+#pragma unroll
         for (int i = 0; i < PRECISE_TOKENS; i++) {
-            int entry = item.first + at + min(i, n - 1);
+            int entry = first + min(i, n - 1);
             rows[i] =
                 p.x + (int64_t)(p.entry_token == NULL ? entry : p.entry_token[entry]) * w.cols;
         }
-        double sum[PRECISE_TOKENS];
-        precise_row(w, row, rows, n, sum);
-        for (int i = 0; i < n; i++) {
-            int64_t entry = item.first + at + i;
-            precise_store(sum[i], p.round, p.y[which] + entry * p.rows + row, s);
-            s.round_row = s.sum_row = SAY_NOTHING;
-        }
+        double sum[PRECISE_ROWS][PRECISE_TOKENS];
+        precise_tile<PRECISE_ROWS, PRECISE_TOKENS>(w, row, rows, sum);
+        precise_tile_store<PRECISE_ROWS, PRECISE_TOKENS>(
+            sum, w.rows - row, n, p.round, p.y[which] + (int64_t)first * p.rows + row, p.rows, s);
     }
 }
 
@@ -500,7 +597,7 @@ static void tiles_launch(struct cuda_backend *b, const struct product_launch &p,
                          int slices)
 {
     dim3 threads((unsigned)(slices * WARP));
-    int nt = p.tokens <= 8 ? 1 : p.tokens <= 16 ? 2 : p.tokens <= 32 ? 4 : 8;
+    int nt = p.tokens <= 8 ? 1 : p.tokens <= 16 ? 2 : 4;
     /* a block has a thread for each of its tokens */
     while (nt * TILE_COLS > slices * WARP)
         nt /= 2;
@@ -513,11 +610,8 @@ static void tiles_launch(struct cuda_backend *b, const struct product_launch &p,
     case 2:
         product_tiles<2><<<grid, threads, shared, b->stream>>>(p);
         break;
-    case 4:
-        product_tiles<4><<<grid, threads, shared, b->stream>>>(p);
-        break;
     default:
-        product_tiles<8><<<grid, threads, shared, b->stream>>>(p);
+        product_tiles<4><<<grid, threads, shared, b->stream>>>(p);
     }
     launched("product_tiles");
 }
@@ -558,6 +652,20 @@ static int32_t products_sort(struct cuda_backend *b, const struct products *p,
     return tiles;
 }
 
+static void precise_launch(struct cuda_backend *b, const struct products *p,
+                           const struct product &m, const float *x, int32_t rank,
+                           const struct precise_say &say)
+{
+    bool few = p->tokens < PRECISE_TOKENS;
+    int rows = few ? 1 : PRECISE_ROWS, tokens = few ? 1 : PRECISE_TOKENS;
+    dim3 grid((unsigned)ceil_div(m.w.rows, rows * PRECISE_WARPS),
+              (unsigned)ceil_div(p->tokens, tokens));
+    auto kernel = few ? precise_rows<1, 1> : precise_rows<PRECISE_ROWS, PRECISE_TOKENS>;
+    kernel<<<grid, PRECISE_WARPS * WARP, 0, b->stream>>>(m.w, x, p->tokens, p->groups, rank,
+                                                         m.round, m.y, say);
+    launched("precise_rows");
+}
+
 void products_run(struct cuda_backend *b, const struct products *p)
 {
     int32_t cols = p->list[0].w.cols, rank = p->list[0].w.rows / p->groups;
@@ -579,14 +687,10 @@ void products_run(struct cuda_backend *b, const struct products *p)
     struct precise_say say = {p->say, 0, 0, is_ready ? SAY_NOTHING : p->in_row};
     for (int32_t i = 0; i < p->n; i++) {
         struct product m = product_say(p, i);
-        dim3 grid((unsigned)ceil_div(m.w.rows, PRECISE_ROWS),
-                  (unsigned)ceil_div(p->tokens, PRECISE_TOKENS));
         if (!m.precise)
             continue;
         say.round_row = m.round_row, say.sum_row = m.sum_row;
-        precise_rows<<<grid, PRECISE_ROWS * WARP, 0, b->stream>>>(m.w, x, p->tokens, p->groups,
-                                                                  fast.rank, m.round, m.y, say);
-        launched("precise_rows");
+        precise_launch(b, p, m, x, fast.rank, say);
         say.in_row = SAY_NOTHING;
     }
 }
@@ -611,9 +715,9 @@ void expert_products_run(struct cuda_backend *b, const struct expert_products *p
     k.sum_row = p->second ? SAY_NOTHING : ROW_SUM, k.say = p->say;
     unsigned matrices = p->second ? 1 : 2;
     if (p->precise) {
-        k.tiles = p->rows / PRECISE_ROWS;
+        k.tiles = p->rows / (PRECISE_ROWS * PRECISE_WARPS);
         dim3 grid((unsigned)k.tiles * matrices, items_max(p));
-        expert_precise_rows<<<grid, PRECISE_ROWS * WARP, 0, b->stream>>>(k);
+        expert_precise_rows<<<grid, PRECISE_WARPS * WARP, 0, b->stream>>>(k);
         launched("expert_precise_rows");
         return;
     }

@@ -8,8 +8,12 @@
  */
 #include "kernels/cuda/rows.cuh"
 
-/* Keys of a block, one a thread. */
-#define SCORE_KEYS     128
+/* Keys of a block when four threads share one, and when none is shared. */
+#define SHARED_KEYS 64
+#define ALONE_KEYS  128
+#define QUARTERS    4
+/* Tokens from which on the multiprocessors are busy without sharing. */
+#define ALONE_TOKENS   16
 #define SELECT_THREADS 512
 #define RADIX_BITS     8
 #define RADIX_BINS     (1 << RADIX_BITS)
@@ -35,68 +39,79 @@ template <typename T> static __device__ inline float dot_index(const float *q, c
     return (float)((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/* grid: keys / SCORE_KEYS, tokens from `token` on.  shared: queries [heads, INDEX_HEAD_DIM] */
+/* Heads of a quarter: from..to. */
+struct head_range {
+    int32_t from, to;
+};
+
 /* Sums over heads are in double, where the products of FP4 values and bf16 weights are exact, so
  * that equal scores tie. */
 template <typename T>
 static __device__ double add_heads(const index_select_params &p, const float *queries,
-                                   const float *weights, const float key[],
-                                   enum precision_INDEX_SCORE *did)
+                                   const float *weights, const float key[], head_range heads)
 {
     double scale = 1.0 / sqrt((double)INDEX_HEAD_DIM * p.heads), score = 0;
-    for (int32_t h = 0; h < p.heads; h++) {
+    for (int32_t h = heads.from; h < heads.to; h++) {
         float dot = dot_index<T>(queries + h * INDEX_HEAD_DIM, key);
         score += (double)fmaxf(dot, 0.0f) * (weights[h] * scale);
     }
-    *did = INDEX_SCORE_FP32;
     return score;
 }
 
-/* As the published code: products, weights, weighted terms and their sum are stored in bf16. */
+/* As the published code: products, weights and weighted terms are stored in bf16. */
 template <typename T>
 static __device__ double add_heads_bf16(const index_select_params &p, const float *queries,
-                                        const float *weights, const float key[],
-                                        enum precision_INDEX_SCORE *did)
+                                        const float *weights, const float key[], head_range heads)
 {
-    double scale = 1.0 / sqrt((double)INDEX_HEAD_DIM * p.heads);
-    float sum = 0;
-    for (int32_t h = 0; h < p.heads; h++) {
+    double scale = 1.0 / sqrt((double)INDEX_HEAD_DIM * p.heads), score = 0;
+    for (int32_t h = heads.from; h < heads.to; h++) {
         float weight = round_bf16((float)(weights[h] * scale));
         float dot = round_bf16(dot_index<T>(queries + h * INDEX_HEAD_DIM, key));
-        sum += round_bf16((dot > 0 ? dot : 0) * weight);
+        score += round_bf16((dot > 0 ? dot : 0) * weight);
     }
-    *did = INDEX_SCORE_BF16;
-    return round_bf16(sum);
+    return score;
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(SCORE_KEYS)
+/* A thread takes a key and one quarter of the heads (SHARES 4: few tokens) or all four of them
+ * (SHARES 1), whose sums are added the same way.
+ * grid: keys / KEYS, tokens from `token` on.  shared: queries [heads, INDEX_HEAD_DIM] */
+template <typename T, bool BF16, int KEYS, int SHARES>
+static __global__ void __launch_bounds__(KEYS *SHARES)
     score_keys(struct index_select_params p, int32_t token, int32_t stride, double *scores,
                struct testimony say)
 {
     extern __shared__ float queries[];
+    __shared__ double parts[QUARTERS][KEYS];
     int64_t t = token + (int32_t)blockIdx.y;
-    int32_t key = (int32_t)blockIdx.x * SCORE_KEYS + (int32_t)threadIdx.x;
-    int32_t n = visible_blocks(p, (int32_t)t);
-    if ((int32_t)blockIdx.x * SCORE_KEYS >= n)
+    int32_t key0 = (int32_t)blockIdx.x * KEYS, n = visible_blocks(p, (int32_t)t);
+    int32_t mine = warp_id() % (KEYS / WARP) * WARP + lane_id();
+    int32_t share = warp_id() / (KEYS / WARP), each = ceil_div(p.heads, QUARTERS);
+    if (key0 >= n)
         return;
-    for (int i = (int)threadIdx.x; i < p.heads * INDEX_HEAD_DIM; i += SCORE_KEYS)
+    for (int i = (int)threadIdx.x; i < p.heads * INDEX_HEAD_DIM; i += KEYS * SHARES)
         queries[i] = p.q[t * p.heads * INDEX_HEAD_DIM + i];
     __syncthreads();
     float k[INDEX_HEAD_DIM];
-    const float *row = p.keys + (int64_t)min(key, n - 1) * INDEX_HEAD_DIM;
+    const float *row = p.keys + (int64_t)min(key0 + mine, n - 1) * INDEX_HEAD_DIM;
 #pragma unroll
     for (int c = 0; c < INDEX_HEAD_DIM; c += 4)
         load4(row + c, k + c);
-    enum precision_INDEX_SCORE did;
     const float *weights = p.weights + t * p.heads;
-    double score = p.score == INDEX_SCORE_BF16 ? add_heads_bf16<T>(p, queries, weights, k, &did)
-                                               : add_heads<T>(p, queries, weights, k, &did);
+    for (int32_t quarter = share; quarter < QUARTERS; quarter += SHARES) {
+        head_range heads = {quarter * each, min(p.heads, (quarter + 1) * each)};
+        parts[quarter][mine] = BF16 ? add_heads_bf16<T>(p, queries, weights, k, heads)
+                                    : add_heads<T>(p, queries, weights, k, heads);
+    }
+    __syncthreads();
     /* the last token sees the most: its first block always scores */
     bool first = t == p.n - 1 && blockIdx.x == 0 && threadIdx.x == 0;
-    testify(say, first, ROW_INDEX_SCORE, did);
-    if (key < n)
-        scores[(int64_t)blockIdx.y * stride + key] = score;
+    testify(say, first, ROW_INDEX_SCORE, BF16 ? INDEX_SCORE_BF16 : INDEX_SCORE_FP32);
+    if (share != 0 || key0 + mine >= n)
+        return;
+    double score = 0;
+    for (int i = 0; i < QUARTERS; i++)
+        score += parts[i][mine];
+    scores[(int64_t)blockIdx.y * stride + key0 + mine] = BF16 ? round_bf16((float)score) : score;
 }
 
 /* ---- the best ------------------------------------------------------------------------------- */
@@ -116,16 +131,29 @@ template <bool EXACT> static __device__ inline uint64_t ordered(double x)
     return bits >> 63 ? ~bits : bits | (UINT64_C(1) << 63);
 }
 
-/* The bin in which the `wanted`th of the highest lies; wanted becomes its place within. */
+/* The bin in which the `wanted`th of the highest lies; wanted becomes its place within.  By one
+ * warp, whose lanes take bins from the top. */
 static __device__ void find_bin(const int32_t *bins, int32_t *bin, int32_t *wanted)
 {
-    for (int at = RADIX_BINS - 1; at >= 0; at--) {
-        if (bins[at] >= *wanted) {
-            *bin = at;
-            return;
-        }
-        *wanted -= bins[at];
+    constexpr int EACH = RADIX_BINS / WARP;
+    int32_t top = RADIX_BINS - 1 - lane_id() * EACH, mine = 0, want = *wanted;
+    for (int i = 0; i < EACH; i++)
+        mine += bins[top - i];
+    int32_t above = mine; /* with those of the lanes before */
+    for (int step = 1; step < WARP; step *= 2) {
+        int32_t other = __shfl_up_sync(ALL_LANES, above, step);
+        above += lane_id() >= step ? other : 0;
     }
+    above -= mine;
+    __syncwarp();
+    if (above < want && above + mine >= want) { /* one lane */
+        want -= above;
+        while (bins[top] < want)
+            want -= bins[top--];
+        *bin = top;
+        *wanted = want;
+    }
+    __syncwarp();
 }
 
 /* Exclusive sums over the block of what each thread has. */
@@ -199,7 +227,7 @@ static __global__ void __launch_bounds__(SELECT_THREADS)
                 atomicAdd(&bins[bits >> shift & (RADIX_BINS - 1)], 1);
         }
         __syncthreads();
-        if (threadIdx.x == 0)
+        if (warp_id() == 0)
             find_bin(bins, &bin, &wanted);
         __syncthreads();
         prefix |= (uint64_t)bin << shift;
@@ -214,23 +242,37 @@ static __global__ void __launch_bounds__(SELECT_THREADS)
             EXACT ? INDEX_TOPK_EXACT : INDEX_TOPK_APPROXIMATE);
 }
 
+typedef void score_fn(struct index_select_params, int32_t, int32_t, double *, struct testimony);
+
+template <bool BF16> static score_fn *score_kernel(bool precise, bool alone)
+{
+    if (precise)
+        return score_keys<double, BF16, SHARED_KEYS, QUARTERS>;
+    return alone ? score_keys<float, BF16, ALONE_KEYS, 1>
+                 : score_keys<float, BF16, SHARED_KEYS, QUARTERS>;
+}
+
 void cuda_index_select(struct backend *base, const struct index_select_params *p)
 {
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->topk >= 1 && p->topk <= b->limits.topk && p->heads <= b->limits.index_heads);
     ASSERT(p->position <= POSITIONS_MAX - p->n && p->heads <= INDEX_HEADS_MAX);
     int32_t most = visible_blocks(*p, p->n - 1);
-    int32_t stride = most > p->topk ? ceil_div(most, SCORE_KEYS) * SCORE_KEYS : 1;
+    int32_t stride = most > p->topk ? ceil_div(most, ALONE_KEYS) * ALONE_KEYS : 1;
     int32_t held = INDEX_SCORES_MAX / stride;
     size_t shared = (size_t)p->heads * INDEX_HEAD_DIM * sizeof(float);
-    auto score = p->precise ? score_keys<double> : score_keys<float>;
+    bool alone = !p->precise && p->n >= ALONE_TOKENS;
+    int32_t keys = alone ? ALONE_KEYS : SHARED_KEYS, threads = alone ? keys : keys * QUARTERS;
+    auto score = p->score == INDEX_SCORE_BF16 ? score_kernel<true>(p->precise, alone)
+                                              : score_kernel<false>(p->precise, alone);
     auto select = p->choice == INDEX_TOPK_EXACT ? select_best<true> : select_best<false>;
     struct testimony say = testimony_of(b, &p->place, p->n);
     for (int32_t token = 0; token < p->n; token += held) {
         int32_t n = p->n - token < held ? p->n - token : held;
         if (most > p->topk) { /* else everything visible is selected, whatever it scores */
-            dim3 grid((unsigned)(stride / SCORE_KEYS), (unsigned)n);
-            score<<<grid, SCORE_KEYS, shared, b->stream>>>(*p, token, stride, b->index_scores, say);
+            dim3 grid((unsigned)(stride / keys), (unsigned)n);
+            score<<<grid, (unsigned)threads, shared, b->stream>>>(*p, token, stride,
+                                                                  b->index_scores, say);
             launched("score_keys");
         }
         select<<<(unsigned)n, SELECT_THREADS, 0, b->stream>>>(*p, token, stride, b->index_scores,

@@ -6,6 +6,8 @@
 #include "kernels/cuda/rows.cuh"
 
 #define STREAM_THREADS 256
+/* Loads of a thread that are on their way together. */
+#define MIX_LOADS 4
 
 static __device__ double sigmoid(double z)
 {
@@ -32,22 +34,32 @@ static mix_rounds mix_rounds_of(enum precision_HC_MIX mix)
 static __device__ double mix_dot(const float *flat, const float *row, int32_t cols, enum round in,
                                  enum round *did)
 {
+    constexpr int32_t STEP = STREAM_THREADS * 4;
     double sum = 0;
     float sum_rounded = 0;
     *did = ROUND_NONE;
-    for (int32_t at = (int32_t)threadIdx.x * 4; at < cols; at += STREAM_THREADS * 4) {
-        float v[4], w[4];
-        load4(flat + at, v);
-        load4(row + at, w);
-        if (in != ROUND_NONE) {
-            *did = warp_round(in, v);
-            warp_round(in, w);
-            for (int i = 0; i < 4; i++)
-                sum_rounded = fmaf(v[i], w[i], sum_rounded);
-            continue;
+    for (int32_t at = (int32_t)threadIdx.x * 4; at < cols; at += MIX_LOADS * STEP) {
+        float v[MIX_LOADS][4] = {}, w[MIX_LOADS][4] = {};
+#pragma unroll
+        for (int k = 0; k < MIX_LOADS; k++) {
+            if (at + k * STEP < cols) {
+                load4(flat + at + k * STEP, v[k]);
+                load4(row + at + k * STEP, w[k]);
+            }
         }
-        for (int i = 0; i < 4; i++)
-            sum = fma((double)v[i], (double)w[i], sum);
+#pragma unroll
+        for (int k = 0; k < MIX_LOADS; k++) {
+            if (in != ROUND_NONE) { /* of single values: no lane needs another */
+                *did = warp_round(in, v[k]);
+                warp_round(in, w[k]);
+            }
+            for (int i = 0; i < 4; i++) {
+                if (in == ROUND_NONE)
+                    sum = fma((double)v[k][i], (double)w[k][i], sum);
+                else
+                    sum_rounded = fmaf(v[k][i], w[k][i], sum_rounded);
+            }
+        }
     }
     return in == ROUND_NONE ? sum : sum_rounded;
 }
