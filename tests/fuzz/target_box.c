@@ -1,0 +1,120 @@
+/* What init and the updater read from a disk, the firmware or an operator; the first byte says as
+ * what.  Bytes behind a signature or a checksum are given one, or nothing would get past it. */
+#include "tests/fuzz/fuzz.h"
+
+#include "init/bundle.h"
+#include "init/keyfile.h"
+#include "init/network.h"
+#include "init/secure.h"
+#include "init/settings.h"
+#include "init/slots.h"
+
+#include <sodium.h>
+
+#define TEXT_BYTES 8192
+
+static uint8_t public[BUNDLE_KEY_BYTES], secret[BUNDLE_SECRET_BYTES];
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    static const uint8_t SEED[crypto_sign_SEEDBYTES] = {7};
+    (void)argc;
+    (void)argv;
+    ASSERT(sodium_init() >= 0);
+    crypto_sign_seed_keypair(public, secret, SEED);
+    return 0;
+}
+
+static bool printable(const char *text)
+{
+    for (; *text != '\0'; text++)
+        if (*text < ' ' || *text > '~')
+            return false;
+    return true;
+}
+
+static void try_bundle(const uint8_t *data, size_t n)
+{
+    uint8_t header[BUNDLE_HEADER_BYTES] = "V4BOXUP1";
+    struct bundle b;
+    ASSERT(bundle_check_header(&b, data, n, public) != NULL); /* nobody signed it */
+    memcpy(header + 72, data, n < sizeof header - 72 ? n : sizeof header - 72);
+    crypto_sign_detached(header + 8, NULL, header + 72, sizeof header - 72, secret);
+    if (bundle_check_header(&b, header, sizeof header, public) != NULL)
+        return;
+    ASSERT(strcmp(b.board, UPDATE_BOARD) == 0 && b.version[0] != '\0' && printable(b.version));
+    ASSERT(b.program_bytes > 0 && b.program_bytes <= UPDATE_BYTES_MAX && b.floor <= b.sequence);
+    ASSERT(n >= b.program_bytes || bundle_check_program(&b, data, n) != NULL);
+}
+
+static void try_settings(const uint8_t *data, size_t n)
+{
+    static char bytes[TEXT_BYTES];
+    struct text t = text_over(bytes, sizeof bytes), out;
+    struct settings s, again;
+    struct slots_state state;
+    char listed[TEXT_BYTES];
+    ASSERT(!settings_good((const char *)data, n) || n > 16);
+    text_add(&t, data, n);
+    keyfile_seal(&t);
+    if (settings_parse(&s, t.data, t.len)) {
+        ASSERT(settings_check(&s) == NULL);
+        out = text_over(listed, sizeof listed);
+        settings_list(&s, &out);
+        ASSERT(!out.cut);
+        for (int i = 0; i < SETTING_COUNT; i++)
+            ASSERT(printable(s.value[i]));
+        again = s;
+        ASSERT(settings_set(&again, "hostname", s.value[SETTING_HOSTNAME]) == NULL);
+    }
+    if (slots_state_parse(&state, t.data, t.len)) {
+        ASSERT(state.good >= SLOT_NONE && state.good < SLOT_COUNT);
+        ASSERT(state.tries >= 0 && printable(state.version) && printable(state.outcome));
+        struct slots slots = {.state = state};
+        slots_decide(&slots, SLOT_NONE, SLOT_NONE);
+        ASSERT(slots.running >= 0 && slots.running < SLOT_COUNT);
+    }
+}
+
+static void try_secure(const uint8_t *data, size_t n)
+{
+    struct secure_keys keys;
+    if (!secure_keys_parse(&keys, data, n))
+        return;
+    ASSERT(keys.certificate > data && keys.certificate + keys.certificate_bytes <= data + n);
+    for (int i = 0; i < SECURE_PARTS; i++)
+        ASSERT(keys.part[i] >= data && keys.part[i] + keys.part_bytes[i] <= data + n);
+}
+
+static void try_firmware(const uint8_t *data, size_t n)
+{
+    char text[64];
+    uint8_t guid[EFI_GUID_BYTES];
+    (void)efi_option_is(data, n, "v4box a");
+    if (efi_text(text, sizeof text, data, n))
+        ASSERT(strlen(text) < sizeof text && printable(text));
+    (void)efi_guid_parse(guid, (const char *)data, n);
+}
+
+static void try_address(const uint8_t *data, size_t n)
+{
+    char address[64], router[64] = "";
+    struct lease lease;
+    const uint8_t *newline = memchr(data, '\n', n);
+    size_t first = newline == NULL ? n : (size_t)(newline - data);
+    snprintf(address, sizeof address, "%.*s", (int)first, (const char *)data);
+    if (newline != NULL)
+        snprintf(router, sizeof router, "%.*s", (int)(n - first - 1), (const char *)newline + 1);
+    if (lease_from_text(&lease, address, router))
+        ASSERT(lease.bound && lease.address != 0 && lease.netmask != 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static void (*const TRY[])(const uint8_t *data, size_t n) = {
+        try_bundle, try_settings, try_secure, try_firmware, try_address,
+    };
+    if (n > 0)
+        TRY[data[0] % (sizeof TRY / sizeof TRY[0])](data + 1, n - 1);
+    return 0;
+}
