@@ -5,7 +5,7 @@
  *
  *   ATTN_FP32           parts of 64 keys, plain arithmetic in float32 or double; a warp a head
  *   ATTN_BF16           one part; tensor cores, 16 heads a block, tiles of 64 keys
- *   ATTN_BF16_SPLIT_K   the same in parts of 256 keys
+ *   ATTN_BF16_SPLIT_K   the same in parts of ATTN_SPLIT keys
  *
  * Bound by shared memory's bandwidth (ATTN_FP32) and by bringing float32 keys from the L2 (BF16).
  */
