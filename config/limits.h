@@ -89,6 +89,9 @@
 #define MESSAGES_MAX      65536
 #define TOOL_CALLS_MAX    512
 #define CONTENT_PARTS_MAX 65536
+/* Members of a request that are looked at for unknown ones, which are only counted; clients send 5
+ * to 20. */
+#define REQUEST_FIELDS_MAX 256
 /* One delta of a call's arguments: an event stays within one write of a stream. */
 #define TOOL_FRAGMENT_BYTES 2048
 /* Answers kept for the turns to come, and their bytes: about 12 a token, so that one key's share is

@@ -410,6 +410,25 @@ static const struct {
     {"output_config", copy_output},
 };
 
+/* Used elsewhere, or without a meaning here. */
+static const char *const OTHERS[] = {
+    "messages", "system", "metadata",           "service_tier",  "container",     "mcp_servers",
+    "top_k",    "betas",  "context_management", "cache_control", "inference_geo", "user_profile_id",
+};
+
+static bool is_known(const char *name)
+{
+    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
+        if (strcmp(FIELDS[i].name, name) == 0)
+            return true;
+    }
+    for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++) {
+        if (strcmp(OTHERS[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool translate(struct job *job)
 {
     if (!job->counting && json_member(job->from, "max_tokens", NULL) == NULL)
@@ -437,6 +456,7 @@ bool anthropic_parse(const struct exchange *x, bool counting, struct request *ou
         return false;
     job.to = json_object_new_object();
     bool good = translate(&job);
+    int32_t unknown = request_count_unknown(job.from, is_known);
     json_object_put(job.from); /* what is used of it has a reference in `to` */
     if (!good) {
         json_object_put(job.to);
@@ -445,5 +465,7 @@ bool anthropic_parse(const struct exchange *x, bool counting, struct request *ou
     if (job.signed_elsewhere > 0)
         log_line(LOG_LEVEL_INFO, "api", "%s thinking blocks: signed here=%d elsewhere=%d", x->id,
                  job.signed_here, job.signed_elsewhere);
-    return request_read(job.to, &defaults, out, err);
+    good = request_read(job.to, &defaults, out, err);
+    out->unknown_fields = unknown;
+    return good;
 }

@@ -48,6 +48,7 @@ struct metrics {
     struct counts histograms[HISTOGRAMS];
     uint64_t finishes[METRICS_FINISHES];
     uint64_t errors[API_CODES];
+    uint64_t unknown_fields;
 };
 
 struct metrics *metrics_create(void)
@@ -110,6 +111,15 @@ void metrics_error(struct metrics *m, enum api_code code)
     ASSERT(code > API_OK && code < API_CODES);
     pthread_mutex_lock(&m->lock);
     m->errors[code]++;
+    pthread_mutex_unlock(&m->lock);
+}
+
+void metrics_unknown_fields(struct metrics *m, int32_t n)
+{
+    if (m == NULL || n == 0)
+        return;
+    pthread_mutex_lock(&m->lock);
+    m->unknown_fields += (uint64_t)n;
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -190,7 +200,9 @@ void metrics_dump(struct metrics *m, const struct metrics_sample *sample, struct
     };
     static const char SUCCESS[] = "vllm:request_success_total", FAULTS[] = "v4box_errors_total";
     pthread_mutex_lock(&m->lock);
-    dump_numbers(sample, out);
+    struct metrics_sample all = *sample;
+    all.unknown_fields = m->unknown_fields;
+    dump_numbers(&all, out);
     dump_head(out, SUCCESS, "counter", "Count of successfully processed requests.");
     for (int i = 0; i < METRICS_FINISHES; i++)
         dump_labelled(out, sample, SUCCESS, "finished_reason", FINISHES[i], m->finishes[i]);

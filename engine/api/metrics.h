@@ -35,6 +35,7 @@ struct metrics_sample {
     uint64_t running, waiting, requests, prompt_tokens, reused_tokens, answer_tokens, steps;
     uint64_t prefix_blocks, prefix_tails, prefix_evicted, drafts, drafts_right;
     uint64_t turns_kept, turns_bytes;
+    uint64_t unknown_fields; /* filled by metrics_dump */
 };
 
 /** @own metrics_destroy */
@@ -44,6 +45,7 @@ void metrics_destroy(struct metrics *metrics);
 /* Each takes NULL too: nothing is counted. */
 void metrics_answer(struct metrics *metrics, const struct metrics_answer *answer);
 void metrics_error(struct metrics *metrics, enum api_code code);
+void metrics_unknown_fields(struct metrics *metrics, int32_t n);
 
 /** Appends the page in the text format of Prometheus, version 0.0.4. */
 void metrics_dump(struct metrics *metrics, const struct metrics_sample *sample, struct buf *out);

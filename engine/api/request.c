@@ -78,6 +78,17 @@ static bool is_nothing(struct json_object *value)
     return false;
 }
 
+/* Whatever it is: it changes nothing here. */
+static bool ignore(const struct field *f, struct json_object *value, struct request *out,
+                   struct api_error *err)
+{
+    (void)f;
+    (void)value;
+    (void)out;
+    (void)err;
+    return true;
+}
+
 /* Asks for what this server does not do: never ignored in silence. */
 static bool refuse_parameter(const struct field *f, struct json_object *value, struct request *out,
                              struct api_error *err)
@@ -361,7 +372,39 @@ static const struct field FIELDS[] = {
     {"audio", refuse_parameter, 0, 0, 0},
     {"prediction", refuse_parameter, 0, 0, 0},
     {"web_search_options", refuse_parameter, 0, 0, 0},
+    {"model", ignore, 0, 0, 0}, /* checked before all others */
+    {"user", ignore, 0, 0, 0},
+    {"user_id", ignore, 0, 0, 0},
+    {"metadata", ignore, 0, 0, 0},
+    {"store", ignore, 0, 0, 0},
+    {"service_tier", ignore, 0, 0, 0},
+    {"prompt_cache_key", ignore, 0, 0, 0},
+    {"prompt_cache_retention", ignore, 0, 0, 0},
+    {"safety_identifier", ignore, 0, 0, 0},
+    {"verbosity", ignore, 0, 0, 0},
 };
+
+static bool is_known(const char *name)
+{
+    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
+        if (strcmp(FIELDS[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+int32_t request_count_unknown(struct json_object *body, bool (*known)(const char *name))
+{
+    int32_t n = 0, looked_at = 0;
+    json_object_object_foreach(body, name, value)
+    {
+        (void)value;
+        if (looked_at++ == REQUEST_FIELDS_MAX)
+            break;
+        n += !known(name);
+    }
+    return n;
+}
 
 static bool check_model(struct json_object *root, const char *served, struct api_error *err)
 {
@@ -417,7 +460,12 @@ bool request_parse(const char *body, size_t len, const struct request_defaults *
 {
     struct json_object *root;
     *out = (struct request){0};
-    return request_json(body, len, &root, err) && request_read(root, defaults, out, err);
+    if (!request_json(body, len, &root, err))
+        return false;
+    int32_t unknown = request_count_unknown(root, is_known);
+    bool good = request_read(root, defaults, out, err);
+    out->unknown_fields = unknown;
+    return good;
 }
 
 void request_clear(struct request *request)

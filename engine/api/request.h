@@ -44,6 +44,7 @@ struct request {
     bool logprobs;            /* told with each token of the content .. */
     int32_t top_logprobs;     /* .. and so many alternatives */
     bool prefix;              /* the last message is the beginning of the answer */
+    int32_t unknown_fields;   /* of the body: ignored, and counted */
     struct json_object *echo; /* owns: what the answer repeats of its request, or NULL */
 };
 
@@ -57,6 +58,9 @@ bool request_parse(const char *body, size_t len, const struct request_defaults *
 void request_clear(struct request *request);
 
 /* The same in two steps, for a body that comes in another form. */
+
+/** How many of the first REQUEST_FIELDS_MAX members of a body are not known. */
+int32_t request_count_unknown(struct json_object *body, bool (*known)(const char *name));
 
 /** Parses a body that must be one object.  @own *out, NULL after false  @err false: API_JSON */
 bool request_json(const char *body, size_t len, struct json_object **out, struct api_error *err);

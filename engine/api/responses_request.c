@@ -178,15 +178,15 @@ static bool take_other(struct job *job, struct json_object *item, const char *pa
 
 static bool take_message(struct job *job, struct json_object *item, const char *path)
 {
-    static const char *const OTHERS[] = {"user", "system", "developer"};
+    static const char *const ROLES[] = {"user", "system", "developer"};
     struct json_object *role = json_member(item, "role", NULL);
     if (role == NULL)
         return api_fail(job->err, API_MISSING, "%s.role", path);
     if (json_text_is(role, "assistant"))
         return take_assistant(job, item, path);
-    for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++) {
-        if (json_text_is(role, OTHERS[i]))
-            return take_other(job, item, path, OTHERS[i]);
+    for (size_t i = 0; i < sizeof ROLES / sizeof ROLES[0]; i++) {
+        if (json_text_is(role, ROLES[i]))
+            return take_other(job, item, path, ROLES[i]);
     }
     return api_fail(job->err, API_VALUE, "%s.role", path);
 }
@@ -390,6 +390,30 @@ static bool is_refused(struct json_object *value, const char *word)
     return !json_object_is_type(value, json_type_boolean) || json_object_get_boolean(value);
 }
 
+/* Used elsewhere, or without a meaning here. */
+static const char *const OTHERS[] = {
+    "input",          "instructions",      "metadata",       "user",
+    "service_tier",   "prompt_cache_key",  "stream_options", "prompt_cache_retention",
+    "max_tool_calls", "safety_identifier",
+};
+
+static bool is_known(const char *name)
+{
+    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
+        if (strcmp(FIELDS[i].name, name) == 0)
+            return true;
+    }
+    for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++) {
+        if (strcmp(OTHERS[i], name) == 0)
+            return true;
+    }
+    for (size_t i = 0; i < sizeof REFUSED / sizeof REFUSED[0]; i++) {
+        if (strcmp(REFUSED[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool translate(struct job *job)
 {
     for (size_t i = 0; i < sizeof REFUSED / sizeof REFUSED[0]; i++) {
@@ -429,6 +453,7 @@ bool responses_parse(const struct exchange *x, struct request *out, struct api_e
                  job.opened, job.foreign);
     good = request_read(job.to, &defaults, out, err);
     out->echo = responses_echo(job.from);
+    out->unknown_fields = request_count_unknown(job.from, is_known);
     json_object_put(job.from);
     return good;
 }

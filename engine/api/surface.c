@@ -74,6 +74,7 @@ enum MHD_Result surface_answer(struct exchange *x, const struct surface *surface
     struct api_error err;
     bool started =
         surface->parse(x, &request, &err) && request_render(x, &request, &prompt, &spans, &err);
+    metrics_unknown_fields(((const struct api *)x->user)->metrics, request.unknown_fields);
     if (started)
         receipt_newest(x, &request, &prompt, &spans, &receipt);
     started = started &&

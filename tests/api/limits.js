@@ -22,11 +22,12 @@ export function limits(target) {
 
   test("limits: over the rate a client hears 429, waits as long as told, and succeeds", () =>
     withKey(async ({ key, limit, client }) => {
-      await limit("rate", "30");
-      for (let i = 0; i < 30; i++) await client(0).models.list();
-      await assert.rejects(client(0).chat.completions.create(HI), (error) =>
-        refused(429, "rate_limit_exceeded")(error) && /rate limit/i.test(error.message) &&
-        Number(error.headers.get("retry-after")) >= 1 && Number(error.headers.get("retry-after")) <= 2);
+      await limit("rate", "10"); // one more each 6 s
+      const answers = await Promise.allSettled(Array.from({ length: 40 }, () => client(0).models.list()));
+      assert.ok(answers.filter(({ status }) => status === "fulfilled").length >= 10);
+      const { reason } = answers.find(({ status }) => status === "rejected");
+      assert.ok(refused(429, "rate_limit_exceeded")(reason) && /rate limit/i.test(reason.message));
+      assert.ok(Number(reason.headers.get("retry-after")) >= 1 && Number(reason.headers.get("retry-after")) <= 6);
       assert.equal((await client(5).chat.completions.create(HI)).usage.completion_tokens, 1);
       const anthropic = new Anthropic({ baseURL: target.url, apiKey: key, maxRetries: 5 });
       const message = await anthropic.messages.create({ model: MODEL, max_tokens: 1, messages: [user("Hi")] });

@@ -45,7 +45,7 @@ export function metrics(program) {
   });
 
   test("metrics: the numbers are those of what was asked", async () => {
-    const request = ask("Good day! What is your name?");
+    const request = ask("Good day! What is your name?", { user: "me", invented: 1, "and more": {} });
     const first = await server.client.chat.completions.create(request);
     const cut = await server.client.chat.completions.create({ ...request, max_tokens: 2 });
     await assert.rejects(server.client.chat.completions.create({ ...request, top_p: 2 }));
@@ -72,6 +72,7 @@ export function metrics(program) {
     const errors = text.split("\n").filter((line) => line.startsWith("v4box_errors_total") && !line.endsWith(" 0"))
       .map((line) => /error="(\w+)"/.exec(line)[1]);
     assert.deepEqual(errors.sort(), ["KEY", "RANGE"]);
+    assert.equal(value(text, "v4box_unknown_fields_total"), 2 * 4); // of each request that was read
   });
 
   test("metrics: neither listener has what is the other's, and nothing of requests is told", async () => {

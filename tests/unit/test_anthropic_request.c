@@ -184,6 +184,7 @@ static void counting_needs_no_limit(void **state)
     struct exchange x = exchange_of(TEXT, sizeof TEXT - 1, SEAL);
     (void)state;
     assert_true(anthropic_parse(&x, true, &request, &err));
+    assert_int_equal(request.unknown_fields, 0);
     request_clear(&request);
 }
 

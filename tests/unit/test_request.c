@@ -295,6 +295,7 @@ static void defaults_and_values(void **state)
     assert_true(r.sampling.temperature == 1.0 && r.sampling.top_p == 1.0 && r.sampling.min_p == 0);
     assert_int_equal(r.sampling.top_k, 0);
     assert_false(r.stream || r.include_usage || r.thinking || r.seeded);
+    assert_int_equal(r.unknown_fields, 1); /* "future" */
     assert_int_equal(r.tokens_max, 0);
     request_clear(&r);
 

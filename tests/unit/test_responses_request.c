@@ -38,85 +38,76 @@ static bool parse(const char *body, size_t len, struct request *out, struct api_
 #define RESULT(id, content)                                                                        \
     "{\"role\": \"tool\", \"tool_call_id\": \"" id "\", \"content\": \"" content "\"}"
 
-static void translations(void **state)
-{
-    static const struct translation ROWS[] = {
-        {BODY(ASKED), "messages", "[" HI "]"},
-        {INPUT(HI), "messages", "[" HI "]"},
-        {BODY("\"instructions\": \"S\", " ASKED), "messages",
-         "[{\"role\": \"system\", \"content\": \"S\"}, " HI "]"},
-        {INPUT("{\"role\": \"developer\", \"content\": \"D\"}, " HI), "messages",
-         "[{\"role\": \"system\", \"content\": \"D\"}, " HI "]"},
-        {INPUT(HI ", {\"role\": \"system\", \"content\": \"S\"}, " HI), "messages",
-         "[" HI ", {\"role\": \"system\", \"content\": \"S\"}, " HI "]"},
-        {INPUT("{\"type\": \"message\", \"role\": \"user\", \"content\": [{\"type\": "
-               "\"input_text\", \"text\": \"A\"}, {\"type\": \"input_text\", \"text\": \"B\"}]}"),
-         "messages", "[" USER("\"A\\n\\nB\"") "]"},
-        /* one turn of the assistant, however many items */
-        {INPUT(HI
-               ", " THOUGHT("Hm.") ", " SAID("Yes.") ", " CALL("c") "\"arguments\": \"{}\"}, " CALL(
-                   "d") "\"status\": \"completed\"}, " OUTPUT("d",
-                                                              "\"2\"") ", " OUTPUT("c",
-                                                                                   "[{\"type\": "
+static const struct translation TRANSLATIONS[] = {
+    {BODY(ASKED), "messages", "[" HI "]"},
+    {INPUT(HI), "messages", "[" HI "]"},
+    {BODY("\"instructions\": \"S\", " ASKED), "messages",
+     "[{\"role\": \"system\", \"content\": \"S\"}, " HI "]"},
+    {INPUT("{\"role\": \"developer\", \"content\": \"D\"}, " HI), "messages",
+     "[{\"role\": \"system\", \"content\": \"D\"}, " HI "]"},
+    {INPUT(HI ", {\"role\": \"system\", \"content\": \"S\"}, " HI), "messages",
+     "[" HI ", {\"role\": \"system\", \"content\": \"S\"}, " HI "]"},
+    {INPUT("{\"type\": \"message\", \"role\": \"user\", \"content\": [{\"type\": "
+           "\"input_text\", \"text\": \"A\"}, {\"type\": \"input_text\", \"text\": \"B\"}]}"),
+     "messages", "[" USER("\"A\\n\\nB\"") "]"},
+    /* one turn of the assistant, however many items */
+    {INPUT(HI ", " THOUGHT("Hm.") ", " SAID("Yes.") ", " CALL("c") "\"arguments\": \"{}\"}, " CALL(
+         "d") "\"status\": \"completed\"}, " OUTPUT("d", "\"2\"") ", " OUTPUT("c", "[{\"type\": "
                                                                                    "\"input_text\","
                                                                                    " \"text\": "
                                                                                    "\"1\"}]")),
-         "messages",
-         "[" HI ", " TURN(
-             "Yes.",
-             ", \"reasoning_content\": \"Hm.\", \"tool_calls\": [" FUNCTION(
-                 "c", "{}") ", " FUNCTION("d", "{}") "]") ", " RESULT("d",
-                                                                      "2") ", " RESULT("c",
-                                                                                       "1") "]"},
-        /* what goes back in the order opens the next */
-        {INPUT(HI ", " SAID("A") ", " THOUGHT("Hm.") ", " SAID("B") ", " CALL(
-             "c") "\"arguments\": "
-                  "\"\"}, " SAID("C") ", " HI),
-         "messages",
-         "[" HI ", " TURN("A", "") ", " TURN(
-             "B", ", \"reasoning_content\": \"Hm.\", "
-                  "\"tool_calls\": [" FUNCTION("c", "{}") "]") ", " TURN("C", "") ", " HI "]"},
-        {INPUT(HI ", " SAID("A") ", " SAID("B") ", " HI), "messages",
-         "[" HI ", " TURN("A", "") ", " TURN("B", "") ", " HI "]"},
-        /* all of the reasoning goes before what was shown of it; without either it is not there */
-        {INPUT(HI
-               ", {\"type\": \"reasoning\", \"summary\": [{\"type\": \"summary_text\", \"text\": "
-               "\"S\"}], \"content\": [{\"type\": \"reasoning_text\", \"text\": \"R\"}]}, " SAID(
-                   "A") ", " HI),
-         "messages", "[" HI ", " TURN("A", ", \"reasoning_content\": \"R\"") ", " HI "]"},
-        {INPUT(
-             HI
-             ", {\"type\": \"reasoning\", \"summary\": [], \"encrypted_content\": \"AAAA\"}, " SAID(
-                 "A") ", " HI),
-         "messages", "[" HI ", " TURN("A", ", \"reasoning_content\": \"\"") ", " HI "]"},
-        {BODY("\"tools\": [" TOOL "], " ASKED), "tools",
-         "[{\"type\": \"function\", \"function\": {\"name\": \"read\", \"parameters\": " SCHEMA
-         "}}]"},
-        {BODY("\"tools\": [" TOOL "], \"tool_choice\": \"required\", " ASKED), "tool_choice",
-         "\"required\""},
-        {BODY("\"tools\": [" TOOL
-              "], \"tool_choice\": {\"type\": \"function\", \"name\": \"read\"}, " ASKED),
-         "tool_choice", "{\"type\": \"function\", \"function\": {\"name\": \"read\"}}"},
-        {BODY("\"max_output_tokens\": 9, " ASKED), "max_completion_tokens", "9"},
-        {BODY("\"reasoning\": {\"effort\": \"max\", \"summary\": \"auto\"}, " ASKED),
-         "reasoning_effort", "\"max\""},
-        {BODY(
-             "\"text\": {\"verbosity\": \"low\", \"format\": {\"type\": \"json_object\"}}, " ASKED),
-         "response_format", "{\"type\": \"json_object\"}"},
-        {BODY("\"text\": {\"format\": {\"type\": \"json_schema\", \"name\": \"n\", \"strict\": "
-              "true, "
-              "\"schema\": {}}}, " ASKED),
-         "response_format",
-         "{\"type\": \"json_schema\", \"json_schema\": {\"name\": \"answer\", \"strict\": true, "
-         "\"schema\": {}}}"},
-        {BODY(
-             "\"store\": false, \"include\": [\"reasoning.encrypted_content\"], "
-             "\"previous_response_id\": null, \"truncation\": \"disabled\", \"background\": false, "
-             "\"prompt_cache_key\": 3, \"metadata\": {\"a\": \"b\"}, \"new\": 1, " ASKED),
-         "logprobs", "null"},
-    };
+     "messages",
+     "[" HI ", " TURN(
+         "Yes.",
+         ", \"reasoning_content\": \"Hm.\", \"tool_calls\": [" FUNCTION("c", "{}") ", " FUNCTION(
+             "d", "{}") "]") ", " RESULT("d", "2") ", " RESULT("c", "1") "]"},
+    /* what goes back in the order opens the next */
+    {INPUT(HI ", " SAID("A") ", " THOUGHT("Hm.") ", " SAID("B") ", " CALL("c") "\"arguments\": "
+                                                                               "\"\"}, " SAID(
+                                                                                   "C") ", " HI),
+     "messages",
+     "[" HI ", " TURN("A", "") ", " TURN(
+         "B", ", \"reasoning_content\": \"Hm.\", "
+              "\"tool_calls\": [" FUNCTION("c", "{}") "]") ", " TURN("C", "") ", " HI "]"},
+    {INPUT(HI ", " SAID("A") ", " SAID("B") ", " HI), "messages",
+     "[" HI ", " TURN("A", "") ", " TURN("B", "") ", " HI "]"},
+    /* all of the reasoning goes before what was shown of it; without either it is not there */
+    {INPUT(HI ", {\"type\": \"reasoning\", \"summary\": [{\"type\": \"summary_text\", \"text\": "
+              "\"S\"}], \"content\": [{\"type\": \"reasoning_text\", \"text\": \"R\"}]}, " SAID(
+                  "A") ", " HI),
+     "messages", "[" HI ", " TURN("A", ", \"reasoning_content\": \"R\"") ", " HI "]"},
+    {INPUT(HI
+           ", {\"type\": \"reasoning\", \"summary\": [], \"encrypted_content\": \"AAAA\"}, " SAID(
+               "A") ", " HI),
+     "messages", "[" HI ", " TURN("A", ", \"reasoning_content\": \"\"") ", " HI "]"},
+    {BODY("\"tools\": [" TOOL "], " ASKED), "tools",
+     "[{\"type\": \"function\", \"function\": {\"name\": \"read\", \"parameters\": " SCHEMA "}}]"},
+    {BODY("\"tools\": [" TOOL "], \"tool_choice\": \"required\", " ASKED), "tool_choice",
+     "\"required\""},
+    {BODY("\"tools\": [" TOOL
+          "], \"tool_choice\": {\"type\": \"function\", \"name\": \"read\"}, " ASKED),
+     "tool_choice", "{\"type\": \"function\", \"function\": {\"name\": \"read\"}}"},
+    {BODY("\"max_output_tokens\": 9, " ASKED), "max_completion_tokens", "9"},
+    {BODY("\"reasoning\": {\"effort\": \"max\", \"summary\": \"auto\"}, " ASKED),
+     "reasoning_effort", "\"max\""},
+    {BODY("\"text\": {\"verbosity\": \"low\", \"format\": {\"type\": \"json_object\"}}, " ASKED),
+     "response_format", "{\"type\": \"json_object\"}"},
+    {BODY("\"text\": {\"format\": {\"type\": \"json_schema\", \"name\": \"n\", \"strict\": "
+          "true, "
+          "\"schema\": {}}}, " ASKED),
+     "response_format",
+     "{\"type\": \"json_schema\", \"json_schema\": {\"name\": \"answer\", \"strict\": true, "
+     "\"schema\": {}}}"},
+    {BODY("\"store\": false, \"include\": [\"reasoning.encrypted_content\"], "
+          "\"previous_response_id\": null, \"truncation\": \"disabled\", \"background\": false, "
+          "\"prompt_cache_key\": 3, \"metadata\": {\"a\": \"b\"}, \"new\": 1, " ASKED),
+     "logprobs", "null"},
+};
+
+static void translations(void **state)
+{
     (void)state;
-    assert_translations(ROWS, sizeof ROWS / sizeof ROWS[0]);
+    assert_translations(TRANSLATIONS, sizeof TRANSLATIONS / sizeof TRANSLATIONS[0]);
 }
 
 /* Sealed reasoning is what counts where it can be opened, and nothing where it can not. */
@@ -150,6 +141,19 @@ static void sealed_reasoning(void **state)
         request_clear(&request);
         buf_free(&sealed);
     }
+}
+
+/* What clients may add some day is counted; what is ignored on purpose is not. */
+static void unknown_fields(void **state)
+{
+    static const char TEXT[] = BODY("\"user\": 1, \"store\": false, \"input\": \"Hi\", \"new\": 1, "
+                                    "\"newer\": null");
+    struct request request;
+    struct api_error err;
+    (void)state;
+    assert_true(parse(TEXT, sizeof TEXT - 1, &request, &err));
+    assert_int_equal(request.unknown_fields, 2);
+    request_clear(&request);
 }
 
 static void refusals(void **state)
@@ -235,9 +239,9 @@ static void wrong_anywhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(translations),   cmocka_unit_test(sealed_reasoning),
-        cmocka_unit_test(refusals),       cmocka_unit_test(cut_anywhere),
-        cmocka_unit_test(wrong_anywhere),
+        cmocka_unit_test(translations), cmocka_unit_test(sealed_reasoning),
+        cmocka_unit_test(refusals),     cmocka_unit_test(unknown_fields),
+        cmocka_unit_test(cut_anywhere), cmocka_unit_test(wrong_anywhere),
     };
     return cmocka_run_group_tests_name("responses_request", tests, open_script, close_script);
 }
