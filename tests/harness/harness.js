@@ -82,16 +82,17 @@ export function opencode(server, proxy, name, { npm = "@ai-sdk/openai-compatible
     write: { tool: "write", args: (filePath, content) => ({ filePath, content }) } };
 }
 
-/** Claude Code likewise. */
-export function claude(server, proxy, name) {
+/** Claude Code likewise; `brief`: with one tool and a prompt of its own of 600 tokens, in place of 31,600. */
+export function claude(server, proxy, name, { brief = false } = {}) {
   const work = place(server, name);
   const models = ["ANTHROPIC_MODEL", ...["HAIKU", "SONNET", "OPUS"].map((size) => `ANTHROPIC_DEFAULT_${size}_MODEL`)];
   const off = ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING",
     "DISABLE_AUTOUPDATER", "DISABLE_GROWTHBOOK"];
   const env = { ANTHROPIC_BASE_URL: proxy.url, ANTHROPIC_AUTH_TOKEN: server.key,
     ...Object.fromEntries(models.map((one) => [one, MODEL])), ...Object.fromEntries(off.map((one) => [one, "1"])) };
+  const less = brief ? ["--tools", "Write", "--system-prompt", "You write files."] : ["--disallowedTools", "Bash"];
   const run = (...args) => launch("@anthropic-ai/claude-code-linux-x64/claude",
-    [...args, "--permission-mode", "acceptEdits", "--disallowedTools", "Bash"], work, env);
+    [...args, "--permission-mode", "acceptEdits", ...less], work, env);
   return { work, first: (text) => run("-p", text), next: (text) => run("-c", "-p", text),
     write: { tool: "Write", args: (filePath, content) => ({ file_path: filePath, content }) } };
 }

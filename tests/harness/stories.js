@@ -39,7 +39,7 @@ const HARNESSES = {
   "opencode over the Messages API": { form: MESSAGES, open: (server, proxy, name) =>
     opencode(server, proxy, name, { npm: "@ai-sdk/anthropic", context: CONTEXT,
       options: { thinking: { type: "enabled", budgetTokens: 1024 } } }) },
-  "Claude Code": { form: MESSAGES, open: claude },
+  "Claude Code": { form: MESSAGES, open: claude, brief: (...where) => claude(...where, { brief: true }), gives_up: true },
 };
 const DONE = thinks("Hm.", "Here it is.");
 const TITLE = { all: ["title"], none: ["DSML"], say: "Tic-tac-toe" };
@@ -186,6 +186,17 @@ async function comesBack(harness, box, first) {
   }
 }
 
+/** The engine fails behind some words, and the harness leaves it at that. */
+async function saysSo(box) {
+  server.play([TITLE, ...FAULT.rules]);
+  const from = proxy.seen.length;
+  const run = box.first(TASK);
+  const { signal } = await run.ended;
+  assert.equal(signal, null);
+  assert.match(run.out, /the engine could not finish this answer/);
+  assert.equal(proxy.seen.slice(from).filter(({ method }) => method === "POST").length, 1);
+}
+
 const DOWN = { rules: [], instead: () => ({ status: 503,
   headers: { "content-type": "application/json", "retry-after": "1", "retry-after-ms": "1000" },
   body: '{"error":{"message":"The server is shutting down.","type":"server_error","param":null,"code":"shutting_down"}}' }) };
@@ -193,12 +204,17 @@ const FAULT = { rules: [answersTo(TASK, { say: thinks("Hm.", "Here"), fault: tru
 
 for (const [name, harness] of Object.entries(HARNESSES)) {
   if (flags.only && flags.only !== name) continue;
-  const box = harness.open(server, proxy, name.replaceAll(" ", "-"));
-  test(`${name}: "${TASK}", then "${NEXT}"`, (t) => story(t, harness, box));
+  const place = name.replaceAll(" ", "-");
+  const box = harness.brief ? harness.brief(server, proxy, place + "-brief") : harness.open(server, proxy, place);
+  test(`${name}: "${TASK}", then "${NEXT}"`, (t) =>
+    story(t, harness, harness.brief ? harness.open(server, proxy, place) : box));
   test(`${name}: killed while the model thinks, speaks and calls`, (t) => killed(t, box));
   test(`${name}: waits as long as a full queue says, and is served`, (t) => waitsFor429(t, harness, box));
   test(`${name}: comes back after 503`, () => comesBack(harness, box, DOWN));
-  test(`${name}: comes back after a fault in the stream`, () => comesBack(harness, box, FAULT));
+  if (harness.gives_up)
+    test(`${name}: says that the engine failed, and asks no second time`, () => saysSo(box));
+  else
+    test(`${name}: comes back after a fault in the stream`, () => comesBack(harness, box, FAULT));
   if (flags.slow)
     test(`${name}: one request, though the prompt takes longer than clients wait`, async () => {
       server.play([TITLE, answersTo(TASK, { say: DONE, wait_ms: SILENCE_MS })]);
