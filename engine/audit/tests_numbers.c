@@ -17,6 +17,14 @@ static bool make_text(const struct audit_run *run, int32_t i, int32_t tokens,
            conversation_needle(run->text, &plan, out, &err) == OK;
 }
 
+/* As the budget says, but long enough that the indexer has to choose: below index_topk blocks no
+ * row of it does anything. */
+static int32_t text_tokens(const struct audit_run *run)
+{
+    int32_t least = RATIO_CSA * model_config(machine_model(run->machine))->index_topk + 144;
+    return run->budget->text_tokens > least ? run->budget->text_tokens : least;
+}
+
 /* The last tokens of a text are decoded. */
 static int32_t decode_from(int32_t n)
 {
@@ -74,7 +82,7 @@ static void measure(const struct audit_run *run, const struct audit_setting *set
                     struct distances *d)
 {
     struct audit_setting reference = {run->reference, run->reference, CARRY_NONE};
-    int32_t tokens = run->budget->text_tokens, texts = run->budget->texts;
+    int32_t tokens = text_tokens(run), texts = run->budget->texts;
     size_t most = (size_t)texts * (size_t)(tokens + texts);
     struct audit_difference *diff = calloc((size_t)(tokens + texts), sizeof *diff);
     *d = (struct distances){.kl = calloc(most, sizeof *d->kl),
@@ -202,7 +210,7 @@ struct json_object *test_logits(const struct audit_run *run, enum audit_verdict 
 struct json_object *test_floor(const struct audit_run *run, enum audit_verdict *verdict)
 {
     struct audit_setting setting = {run->profile, run->profile, CARRY_NONE};
-    int32_t tokens = run->budget->text_tokens, same = 0, n = 0;
+    int32_t tokens = text_tokens(run), same = 0, n = 0;
     struct audit_difference *diff = calloc((size_t)tokens + 1, sizeof *diff);
     struct audit_item item;
     double most = 0;
