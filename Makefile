@@ -270,6 +270,11 @@ test-gpu: gpu build/synth ## check the GPU backend and the worker on the GPU of 
 audit-faults: build/engine ## plant defects in engines of their own and see what the audit makes of them
 	@/usr/bin/python3 tests/audit/planted.py
 
+# Not a suite of `make test`: it takes minutes.
+.PHONY: test-load
+test-load: build/engine ## hostile load on the API: 10,000 connections, slow clients, bodies of 32 MiB
+	@tests/api/run.sh --part load
+
 # Not a suite of `make test`: it fetches 400 MB, and takes ten minutes and more.
 test-harness: build/engine build/engine-scripted ## let real agent harnesses (opencode, Claude Code) work with the box, offline
 	@tests/harness/run.sh opencode.js

@@ -1,6 +1,6 @@
 // Hostile load, by hand: thousands of connections that say nothing or hardly anything, bodies of 32 MiB,
 // framing with two meanings.  The server lives, its memory is bounded, and who behaves is served.
-//   tests/api/run.sh --part load         not in `make test`: it takes minutes
+//   make test-load         not in `make test`: it takes minutes
 import assert from "node:assert/strict";
 import net from "node:net";
 import test, { after } from "node:test";
