@@ -255,7 +255,7 @@ static enum status open_all(struct bench *b, const char *dir, int threads, struc
                                      .context_max = CONTEXT,
                                      .queue_max = STREAMS_MAX,
                                      .profile = profile_builtin("official")};
-    struct http_options http = {.profile = "official", .user = &b->api};
+    struct http_options http = {.profile = api_profile, .user = &b->api};
     struct model *model;
     struct key key;
     char path[4096];
@@ -267,7 +267,8 @@ static enum status open_all(struct bench *b, const char *dir, int threads, struc
     if (status == OK)
         status = tokenizer_open(path, &b->tokenizer, err);
     if (status == OK)
-        status = api_init(&b->api, b->engine, b->tokenizer, "official", "auto", err);
+        status =
+            api_init(&b->api, b->engine, b->tokenizer, profile_builtin("official"), "auto", err);
     if (status == OK)
         status = mask_vocab_create(b->tokenizer, &b->api.tokens, &b->masks, err);
     if (status == OK)
