@@ -183,6 +183,9 @@
 #define STOP_IDS_MAX 8
 /* Alternatives told with each token of an answer: OpenAI's limit of top_logprobs. */
 #define LOGPROBS_TOP_MAX 20
+/* Tokens and alternatives of one answer that are told: about 100 bytes each until the answer is
+ * over, so that it ends with `length` before they fill the memory. */
+#define LOGPROBS_ENTRIES_MAX (1 << 17)
 /* Prompt tokens in a step that also decodes: bounds how much a long prompt slows an answer. */
 #define STEP_PREFILL_MIXED_MAX 64
 /* Tokens guessed ahead by the draft block, at most; the published checkpoints are trained for one,

@@ -360,6 +360,8 @@ static int32_t answer_limit(const struct request *request, int32_t room)
     int32_t wanted = request->tokens_max > 0 ? request->tokens_max : ANSWER_TOKENS_DEFAULT;
     if (wanted > ANSWER_TOKENS_MAX)
         wanted = ANSWER_TOKENS_MAX;
+    if (request->logprobs && wanted > LOGPROBS_ENTRIES_MAX / (1 + request->top_logprobs))
+        wanted = LOGPROBS_ENTRIES_MAX / (1 + request->top_logprobs);
     return wanted < room ? wanted : room;
 }
 

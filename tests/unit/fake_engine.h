@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#define FAKE_CONTEXT      2048
+#define FAKE_CONTEXT      8192
 #define FAKE_REQUESTS_MAX 4096
 #define FAKE_LOGPROB(id)  (-(float)((id) % 7) / 4) /* exact */
 

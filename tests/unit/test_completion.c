@@ -364,6 +364,21 @@ static void refusals(void **state)
     assert_int_equal(fake_requests[0].asked.tokens_max, 1);
     completion_free(c);
     fake_join();
+
+    /* Many alternatives end an answer sooner. */
+    prompt.len = 1;
+    for (int32_t top = 0; top <= LOGPROBS_TOP_MAX; top += LOGPROBS_TOP_MAX) {
+        int32_t most = LOGPROBS_ENTRIES_MAX / (1 + top);
+        request.logprobs = true;
+        request.top_logprobs = top;
+        assert_true(
+            completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &receipt, &c, &err));
+        assert_int_equal(fake_requests[0].asked.tokens_max,
+                         most < FAKE_CONTEXT - 1 ? most : FAKE_CONTEXT - 1);
+        assert_true(top == 0 || most < FAKE_CONTEXT);
+        completion_free(c);
+        fake_join();
+    }
 }
 
 int main(void)

@@ -207,7 +207,7 @@ static const struct {
     {"GET / HTTP/1.1\r\n" HOST "\r\n", "200", "x-request-id: req_"},
     {"HEAD / HTTP/1.1\r\n" HOST "\r\n", "200", "Content-Length: 3"},
     {"GET /v1/models HTTP/1.1\r\n" HOST "%s\r\n", "200", "\"deepseek-v4-demo\""},
-    {"GET /models/deepseek-v4-demo HTTP/1.1\r\n" HOST "%s\r\n", "200", "\"max_model_len\":2048"},
+    {"GET /models/deepseek-v4-demo HTTP/1.1\r\n" HOST "%s\r\n", "200", "\"max_model_len\":8192"},
     {"GET /v1/models/gpt HTTP/1.1\r\n" HOST "%s\r\n", "404", "model_not_found"},
     {"GET /v1/models HTTP/1.1\r\n" HOST "\r\n", "401", "invalid_api_key"},
     {"GET /v1/models HTTP/1.1\r\n" HOST "Authorization: Bearer ds_00000000_x\r\n\r\n", "401",
