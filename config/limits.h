@@ -190,7 +190,18 @@
 #define STEP_PREFILL_MIXED_MAX 64
 /* Tokens guessed ahead by the draft block, at most; the published checkpoints are trained for one,
  * and the further ones are guessed from what it has made of the ones before (model.md 2.8). */
-#define DRAFT_DEPTH_MAX 1
+#define DRAFT_DEPTH_MAX 3
+/* Guesses of all timelines in a step: beyond it a step is bound by arithmetic on every machine, and
+ * a wrong guess takes the place of somebody's token. */
+#define DRAFT_STEP_MAX 16
+/* A guess is made while it is right at least so often, in percent: wrong ones cost a token's
+ * arithmetic (0.65 of a step on the CPU, make bench-serve) and bring nothing. */
+#define DRAFT_RIGHT_MIN 60
+/* Guesses that the share of right ones is taken over; short enough to follow a change of subject.
+ */
+#define DRAFT_MEMORY 16
+/* Tokens after which a timeline that stopped guessing tries again: costs it at most 1 in 32. */
+#define DRAFT_RETRY 32
 /* The prefix cache unless told otherwise: of the embedded model 35 ends of prefixes (1.8 MiB each)
  * and the entries of 34,000 tokens, more than one full context, in a box of 1 GiB. */
 #define PREFIX_BYTES_DEFAULT (128 << 20)

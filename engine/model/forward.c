@@ -465,6 +465,22 @@ static void draft_join(struct model *m, const struct step *step, const struct mt
     ops->mtp_join(m->backend, &join);
 }
 
+/* Leaves the streams of each last row where those of the position behind it will stand, for a row
+ * beyond.  What is there is further back than any row reads. */
+static void draft_streams_keep(struct model *m, const struct step *step)
+{
+    size_t width = (size_t)HC_MULT * (size_t)m->config->hidden_size;
+    for (int32_t i = 0; i < step->n_spans; i++) {
+        const struct span *span = &step->spans[i];
+        int32_t next = span->position + span->n;
+        if (next < span->sequence->length)
+            continue; /* its true ones are known */
+        m->backend->ops->copy(
+            m->backend, span->sequence->streams + (size_t)(next % STREAM_SLOTS) * width,
+            m->step.streams + (size_t)(span->row + span->n - 1) * width, width * sizeof(float));
+    }
+}
+
 void model_draft(struct model *m, const struct profile *profile,
                  const struct draft_segment *segments, int n_segments)
 {
@@ -477,17 +493,19 @@ void model_draft(struct model *m, const struct profile *profile,
     for (int i = 0; i < n_segments; i++) {
         const struct draft_segment *g = &segments[i];
         struct sequence *q = g->sequence;
-        ASSERT(g->n <= q->length - q->draft_length);
+        ASSERT(g->beyond == 0 ? g->n <= q->length - q->draft_length
+                              : g->n == 1 && q->length == q->draft_length);
         ASSERT(q->length - q->draft_length <= STREAM_SLOTS);
-        span_add(&step, q, q->draft_length, g->n, LEG_DECODE);
+        span_add(&step, q, q->draft_length + (g->beyond > 0 ? g->beyond - 1 : 0), g->n, LEG_DECODE);
         for (int32_t j = 0; j < g->n; j++)
             ids[step.spans[i].row + j] = g->next_ids[j];
         n = wanted_add(wanted, n, &step.spans[i], g->logits_all, g->logits_last, c->vocab_size);
-        q->draft_length += g->n;
+        q->draft_length += g->beyond == 0 ? g->n : 0;
     }
     step_begin(m, profile, &step, ids);
     draft_join(m, &step, w);
     block_run(m, &step, c->num_hidden_layers);
+    draft_streams_keep(m, &step);
     struct output out = {&w->hc_head_fn, &w->hc_head_base, &w->hc_head_scale, &w->norm};
     wanted_run(m, &out, wanted, n);
 }

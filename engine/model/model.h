@@ -85,6 +85,10 @@ struct draft_segment {
     int32_t n;               /* at least 1; all together at most STEP_TOKENS_MAX */
     float *logits_last;      /* [vocab_size] of the last row, or NULL */
     float *logits_all;       /* [n, vocab_size], or NULL */
+    /* 0: as above.  k: the k-th row beyond the sequence, behind the one before in a call of its
+     * own; joins what that one left in front of its head with a guessed token, n is 1.  It counts
+     * for nothing: model_draft takes the row again when the token is fed. */
+    int32_t beyond;
 };
 
 /** Appends rows to the draft timelines, on the decode leg.  The sequence holds the streams of its

@@ -41,6 +41,8 @@ struct request {
     void *user;       /* borrows */
     int32_t n_reused; /* prompt tokens that its timeline held already */
     int32_t n_answer; /* tokens delivered */
+    double right;     /* share of the guesses of late that were right; 1 at the start */
+    int32_t quiet;    /* tokens since the last guess */
 };
 
 /* A token timeline: what the model has been fed, kept after the answer for a later continuation. */

@@ -391,6 +391,7 @@ enum status engine_submit(struct engine *e, const struct engine_request *request
         .top_logprobs = request->top_logprobs,
         .waiting.priority = request->priority,
         .deadline_ms = request->deadline_ms,
+        .right = 1,
         .profile = request->profile != NULL ? *request->profile : e->profile,
         .reuse_namespace = request->reuse_namespace,
         .on_event = on_event,

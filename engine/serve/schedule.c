@@ -58,6 +58,15 @@ static int32_t deal_prefill(const struct schedule_slot *slots, int n_slots, int 
     return dealt;
 }
 
+int32_t schedule_draft_depth(int32_t depth_max, int32_t n_decode, double right, int32_t quiet)
+{
+    ASSERT(depth_max >= 0 && n_decode >= 1);
+    int32_t depth = 0, most = min(depth_max, DRAFT_STEP_MAX / n_decode);
+    for (double chance = right; depth < most && chance * 100 >= DRAFT_RIGHT_MIN; depth++)
+        chance *= right;
+    return depth == 0 && most > 0 && quiet >= DRAFT_RETRY ? 1 : depth;
+}
+
 /* The one that waits longest for its profile's turn; NULL: nobody wants anything. */
 static const struct schedule_slot *most_starved(const struct schedule_slot *slots, int n_slots)
 {

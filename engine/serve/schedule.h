@@ -40,6 +40,12 @@ struct schedule_slot {
     bool decode;      /* a sampled token waits to be fed; excludes prefill */
 };
 
+/** How many tokens a timeline should have guessed.
+ *  @unit right: share of its guesses of late that were right, 0 to 1; quiet: tokens since the last
+ *        one; n_decode: timelines in this step that could guess
+ *  @return 0 to depth_max: deep enough that the last one is still likely to be of use */
+int32_t schedule_draft_depth(int32_t depth_max, int32_t n_decode, double right, int32_t quiet);
+
 /**
  * Fills take [n_slots] with how many tokens each timeline feeds in the next step.
  * @shape n_slots at most SESSIONS_MAX

@@ -97,6 +97,7 @@ static void answer(struct engine *e, struct timeline *t, const struct choice *ch
     e->stats.answer_tokens++;
     pthread_mutex_unlock(&e->lock);
     r->n_answer++;
+    r->quiet++;
     t->next[0] = id;
     t->n_next = 1;
     r->on_event(r->user,
@@ -133,6 +134,15 @@ static void advance_prompt(struct engine *e, struct timeline *t, int32_t n)
     }
 }
 
+/* Counts a guess that the next token has judged. */
+static void note_guess(struct engine *e, struct request *r, bool right)
+{
+    r->right += ((double)right - r->right) / DRAFT_MEMORY;
+    pthread_mutex_lock(&e->lock);
+    e->stats.drafts_right += right;
+    pthread_mutex_unlock(&e->lock);
+}
+
 /*
  * The model was fed the sampled token and guesses.  A guess stands when it is the very token that
  * is sampled now: the answer is what it would be without guessing, for every kind of sampling.
@@ -149,9 +159,8 @@ static void advance_answer(struct engine *e, struct timeline *t)
         bool stands = i + 1 < n_fed && choice.id == fed[i + 1] && !is_stop(t->request, choice.id);
         if (!stands)
             sequence_rewind(t->sequence, t->n_ids);
-        pthread_mutex_lock(&e->lock);
-        e->stats.drafts_right += stands;
-        pthread_mutex_unlock(&e->lock);
+        if (i + 1 < n_fed)
+            note_guess(e, t->request, stands);
         answer(e, t, &choice);
         if (!stands)
             return;
@@ -172,15 +181,38 @@ static int32_t draft_rows(const struct timeline *t)
     return t->n_ids - sequence_draft_length(t->sequence);
 }
 
-/* A guess must be of use: the answer goes on behind the token that is fed for certain. */
-static bool wants_draft(const struct timeline *t)
+/* Guesses that are of use: the answer goes on behind the token that is fed for certain. */
+static int32_t draft_depth(const struct timeline *t, int32_t n_decode)
 {
-    return t->request->profile.values[ROW_DRAFT_DEPTH] > 0 && t->n_next == 1 &&
-           t->request->n_answer + 1 < t->request->tokens_max;
+    const struct request *r = t->request;
+    if (t->n_next != 1)
+        return 0;
+    int32_t depth = r->profile.values[ROW_DRAFT_DEPTH];
+    int32_t rest = r->tokens_max - r->n_answer - 1;
+    return schedule_draft_depth(depth < rest ? depth : rest, n_decode, r->right, r->quiet);
 }
 
-/* Brings the draft block of one timeline up to its sampled token and takes its guess. */
-static void draft(struct engine *e, struct timeline *t)
+/* Takes a guess from what the draft block says of the token behind t->next.  The same draw as the
+ * token will have: guesses are right more often than the likeliest. */
+static bool guess(struct engine *e, struct timeline *t)
+{
+    const struct request *r = t->request;
+    memcpy(t->ids + t->n_ids, t->next, (size_t)t->n_next * sizeof *t->ids);
+    sampler_penalise(&e->sampler, t->logits, &r->sampling, t->ids, r->n_ids,
+                     t->n_ids + t->n_next - r->n_ids);
+    int32_t id = sampler_pick(&e->sampler, t->logits, &r->sampling,
+                              (uint64_t)t->n_ids + (uint64_t)t->n_next);
+    if (id == SAMPLE_FAULT)
+        return false; /* of no consequence: the timeline itself will show it, if it is ill */
+    t->next[t->n_next++] = id;
+    pthread_mutex_lock(&e->lock);
+    e->stats.drafts++;
+    pthread_mutex_unlock(&e->lock);
+    return true;
+}
+
+/* Brings the draft block of one timeline up to its sampled token and takes its guesses. */
+static void draft(struct engine *e, struct timeline *t, int32_t depth)
 {
     int32_t n = draft_rows(t), ids[SLIDING_WINDOW];
     ASSERT(n >= 1 && n <= SLIDING_WINDOW);
@@ -189,15 +221,15 @@ static void draft(struct engine *e, struct timeline *t)
     struct draft_segment segment = {
         .sequence = t->sequence, .next_ids = ids, .n = n, .logits_last = t->logits};
     model_draft(e->model, &t->request->profile, &segment, 1);
-    /* The same draw as the token will have: guesses are right more often than the likeliest. */
-    int32_t id =
-        sampler_pick(&e->sampler, t->logits, &t->request->sampling, (uint64_t)t->n_ids + 1);
-    if (id == SAMPLE_FAULT)
-        return; /* of no consequence: the timeline itself will show it, if it is ill */
-    t->next[t->n_next++] = id;
-    pthread_mutex_lock(&e->lock);
-    e->stats.drafts++;
-    pthread_mutex_unlock(&e->lock);
+    t->request->quiet = 0;
+    while (guess(e, t) && t->n_next <= depth) {
+        segment = (struct draft_segment){.sequence = t->sequence,
+                                         .next_ids = &t->next[t->n_next - 1],
+                                         .n = 1,
+                                         .logits_last = t->logits,
+                                         .beyond = t->n_next - 1};
+        model_draft(e->model, &t->request->profile, &segment, 1);
+    }
 }
 
 /* ---- a step --------------------------------------------------------------------------------- */
@@ -230,18 +262,21 @@ void step_run(struct engine *e)
     int32_t take[SESSIONS_MAX];
     struct segment segments[SESSIONS_MAX];
     const struct profile *profile = NULL; /* of all that are taken */
-    int n_segments = 0;
+    int n_segments = 0, n_decode = 0;
     for (int32_t i = 0; i < e->options.sessions_max; i++)
         slots[i] = hunger(&e->timelines[i]);
     if (schedule_step(slots, e->options.sessions_max, take) == 0)
         return;
     note_starved(e, slots, take);
+    for (int32_t i = 0; i < e->options.sessions_max; i++)
+        n_decode += slots[i].decode && take[i] > 0;
     for (int32_t i = 0; i < e->options.sessions_max; i++) {
         struct timeline *t = &e->timelines[i];
         if (take[i] == 0)
             continue;
-        if (wants_draft(t))
-            draft(e, t);
+        int32_t depth = n_decode > 0 ? draft_depth(t, n_decode) : 0;
+        if (depth > 0)
+            draft(e, t, depth);
         profile = &t->request->profile;
         segments[n_segments++] = segment_of(t, t->n_next > 0 ? t->n_next : take[i]);
     }

@@ -163,7 +163,7 @@ static void spied_draft(struct model *model, const struct profile *profile,
     ASSERT(n_segments == 1);
     model_draft(model, profile, segments, 1);
     const struct timeline *t = timeline_of(segments->sequence);
-    int32_t id = answered_before(t->request->user, t->n_ids + 1);
+    int32_t id = answered_before(t->request->user, t->n_ids + 1 + segments->beyond);
     for (int32_t i = 0; id >= 0 && i < vocab(); i++)
         segments->logits_last[i] = i == id ? 0 : -INFINITY;
 }

@@ -33,6 +33,8 @@ struct sequence {
     int32_t n, n_draft, tokens_max, number;
     uint64_t profile; /* hash of what made it; 0: nothing */
     uint64_t hash;
+    uint64_t guessed; /* hash behind the last guess */
+    int32_t n_beyond;
     uint64_t hashes[CONTEXT + 1]; /* behind so many tokens */
 };
 
@@ -55,6 +57,7 @@ static struct toy {
     bool chunk_bug;        /* negative control: results depend on where a step ends */
     bool reset_bug;        /* negative control: a reset forgets to clear the state */
     bool fail_snapshots;   /* their memory is refused */
+    bool never_right;      /* guesses */
     uint8_t weights;       /* another number is another network */
     struct step_entry entries[STEPS_MAX];
 } toy = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -242,22 +245,30 @@ void sequence_draft_skip(struct sequence *s, int32_t length)
     s->n_draft = length;
 }
 
-/* Guesses the token behind the next one, right in two of three cases. */
+/* Guesses the token behind the next one, right in two of three cases; and on from its own guess. */
 void model_draft(struct model *model, const struct profile *profile,
                  const struct draft_segment *segments, int n_segments)
 {
-    ASSERT(model->alive && n_segments == 1 && segments->sequence->profile == profile->hash);
     const struct draft_segment *g = segments;
     struct sequence *s = g->sequence;
-    ASSERT(g->n > 0 && s->n_draft + g->n == s->n && g->logits_all == NULL);
-    for (int32_t t = 0; t + 1 < g->n; t++) {
+    ASSERT(model->alive && n_segments == 1 && s->profile == profile->hash);
+    ASSERT(g->n > 0 && g->logits_all == NULL);
+    for (int32_t t = 0; g->beyond == 0 && t + 1 < g->n; t++) {
         int32_t at = s->n_draft + t + 1;
         ASSERT(toy_next(s->hashes[at], g->next_ids[t], profile) == s->hashes[at + 1]);
     }
-    s->n_draft = s->n;
+    if (g->beyond == 0) {
+        ASSERT(s->n_draft + g->n == s->n);
+        s->n_draft = s->n;
+        s->guessed = s->hash;
+        s->n_beyond = 0;
+    } else {
+        ASSERT(g->n == 1 && g->beyond == ++s->n_beyond && s->n_draft == s->n);
+    }
     int32_t id = g->next_ids[g->n - 1];
-    uint64_t hash = toy_next(s->hash, id, profile);
-    toy_logits(mix(hash) % 3 == 0 ? ~hash : hash, id, g->logits_last);
+    s->guessed = toy_next(s->guessed, id, profile);
+    bool wrong = toy.never_right || mix(s->guessed) % 3 == 0;
+    toy_logits(wrong ? ~s->guessed : s->guessed, id, g->logits_last);
 }
 
 void model_step(struct model *model, const struct profile *profile, const struct segment *segments,
@@ -333,7 +344,8 @@ static inline struct engine *engine_start_all(int32_t sessions, int32_t queue, i
     static struct model model;
     ASSERT(toy.sequences_alive == 0);
     model.alive = 1;
-    toy.held = toy.waiting = toy.chunk_bug = toy.reset_bug = toy.fail_snapshots = false;
+    toy.held = toy.waiting = toy.chunk_bug = toy.reset_bug = toy.fail_snapshots = toy.never_right =
+        false;
     toy.steps = toy.n_entries = toy.n_sequences = toy.models_closed = 0;
     toy.fail_sequence = -1;
     client_started = 0;

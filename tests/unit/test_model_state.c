@@ -40,7 +40,7 @@ static void feed_draft(struct sequence *s, float *logits)
 {
     int32_t from = sequence_draft_length(s), n = sequence_length(s) - from;
     n = sequence_length(s) == TOKENS ? n - 1 : n;
-    struct draft_segment segment = {s, test.ids + from + 1, n, NULL, logits};
+    struct draft_segment segment = {s, test.ids + from + 1, n, NULL, logits, 0};
     model_draft(test.model, OFFICIAL, &segment, 1);
 }
 
@@ -194,13 +194,36 @@ static void test_probe(void **state)
     }
 }
 
+/* The row of the draft block beyond the sequence for a guess that was right differs from the true
+ * one only by the streams that it joins; and no row beyond leaves a trace. */
+static void test_draft_beyond(void **state)
+{
+    (void)state;
+    const int32_t at = 250;
+    sequence_reset(test.s);
+    feed(test.s, at, NULL);
+    struct draft_segment base = {test.s, test.ids + 1, at, test.got, NULL, 0};
+    model_draft(test.model, OFFICIAL, &base, 1);
+    assert_memory_equal(test.got, test.draft + (int64_t)(at - 1) * VOCAB, ROW_BYTES);
+    for (int32_t k = 1; k <= 3; k++) {
+        struct draft_segment beyond = {test.s, test.ids + at + k, 1, test.got + k * VOCAB, NULL, k};
+        model_draft(test.model, OFFICIAL, &beyond, 1);
+        assert_int_equal(sequence_draft_length(test.s), at);
+        assert_memory_not_equal(test.got + k * VOCAB, test.draft + (int64_t)(at + k - 1) * VOCAB,
+                                ROW_BYTES);
+    }
+    feed(test.s, TOKENS - at, test.got);
+    assert_memory_equal(test.got, test.cold + (int64_t)at * VOCAB, (TOKENS - at) * ROW_BYTES);
+    feed_draft(test.s, test.got);
+    assert_memory_equal(test.got, test.draft + (int64_t)at * VOCAB, (TOKENS - 1 - at) * ROW_BYTES);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rewind),
-        cmocka_unit_test(test_snapshots),
-        cmocka_unit_test(test_draft_skip),
-        cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_rewind),       cmocka_unit_test(test_snapshots),
+        cmocka_unit_test(test_draft_skip),   cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_draft_beyond),
     };
     return cmocka_run_group_tests_name("moving in a timeline", tests, setup, teardown);
 }

@@ -69,8 +69,8 @@ static void run(struct model *model, const struct profile *profile, struct seque
         int32_t from = sequence_draft_length(s), end = sequence_length(s);
         end = end == n ? n - 1 : end; /* the next token must be known */
         if (draft != NULL && end > from) {
-            struct draft_segment behind = {s, ids + from + 1, end - from, NULL,
-                                           draft + (int64_t)from * VOCAB};
+            struct draft_segment behind = {
+                s, ids + from + 1, end - from, NULL, draft + (int64_t)from * VOCAB, 0};
             model_draft(model, profile, &behind, 1);
         }
     }

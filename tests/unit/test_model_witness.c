@@ -72,7 +72,7 @@ static void run(const struct profile *profile)
     for (int i = 0; i < DECODED; i++)
         feed(profile, 1, test.logits[1], LEG_DECODE);
     sequence_draft_skip(test.s, PROMPT);
-    struct draft_segment draft = {test.s, test.ids + PROMPT + 1, DECODED, NULL, NULL};
+    struct draft_segment draft = {test.s, test.ids + PROMPT + 1, DECODED, NULL, NULL, 0};
     model_draft(test.model, profile, &draft, 1);
 }
 
