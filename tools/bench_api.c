@@ -41,6 +41,7 @@ struct bench {
     struct mask_vocab *masks;
     struct turns *turns;
     struct keys *keys;
+    struct meter *meter;
     struct http_server *http;
     struct api api;
     struct sockaddr_un address;
@@ -281,6 +282,7 @@ static enum status open_all(struct bench *b, const char *dir, int threads, struc
     b->api.turns = b->turns = turns_create();
     http.take_listen_fd = listen_anywhere(b);
     http.keys = b->keys;
+    http.meter = b->api.meter = b->meter = meter_create();
     http.body_bytes_max = api_body_bytes_max(&b->api);
     http.routes = api_routes(&http.n_routes);
     return http_start(&http, &b->http, err);
@@ -333,6 +335,7 @@ int main(int argc, char **argv)
         report(RUNS[i].streams, RUNS[i].tokens, core, http);
     }
     http_stop(b.http);
+    meter_destroy(b.meter);
     engine_destroy(b.engine);
     turns_destroy(b.turns);
     mask_vocab_destroy(b.masks);
