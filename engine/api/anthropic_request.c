@@ -448,8 +448,7 @@ static bool translate(struct job *job)
 bool anthropic_parse(const struct exchange *x, bool counting, struct request *out,
                      struct api_error *err)
 {
-    const struct api *api = x->user;
-    struct request_defaults defaults = {.model = api->model, .thinking = api->thinking_default};
+    struct request_defaults defaults = api_request_defaults(x);
     struct job job = {.x = x, .counting = counting, .err = err};
     *out = (struct request){0};
     if (!request_json(x->body.len == 0 ? "" : x->body.data, x->body.len, &job.from, err))

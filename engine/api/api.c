@@ -74,6 +74,18 @@ const struct profile *api_profile(void *api)
     return atomic_load(&((struct api *)api)->profile);
 }
 
+struct request_defaults api_request_defaults(const struct exchange *x)
+{
+    const struct api *api = x->user;
+    const uint8_t *values = x->profile->values;
+    bool flipped = values[ROW_THINK_DEFAULT] == THINK_DEFAULT_FLIPPED;
+    return (struct request_defaults){
+        .model = api->model,
+        .thinking = api->thinking_default != flipped,
+        .effort = values[ROW_THINK_EFFORT] == THINK_EFFORT_MAX ? "max" : NULL,
+    };
+}
+
 void api_fingerprint(const struct api *api, const struct profile *profile,
                      char out[FINGERPRINT_BYTES])
 {

@@ -7,6 +7,7 @@
 
 #include "engine/api/http.h"
 #include "engine/api/metrics.h"
+#include "engine/api/request.h"
 #include "engine/api/turns.h"
 #include "engine/engine.h"
 #include "engine/precision/profile.h"
@@ -47,6 +48,9 @@ enum status MUST_CHECK api_init(struct api *out, struct engine *engine,
 
 /** The profile that is live; `api` is a struct api (http_options.profile). */
 const struct profile *api_profile(void *api);
+
+/** What holds when a request says nothing, under the profile that it runs under. */
+struct request_defaults api_request_defaults(const struct exchange *x);
 
 /** Equal fingerprints and seeds give equal answers: version, model, values of the profile and ISA
  *  go in. */

@@ -165,8 +165,7 @@ static void fault(struct reply *r, const struct api_error *err)
 
 static bool parse(const struct exchange *x, struct request *out, struct api_error *err)
 {
-    const struct api *api = x->user;
-    struct request_defaults defaults = {.model = api->model, .thinking = api->thinking_default};
+    struct request_defaults defaults = api_request_defaults(x);
     return request_parse(x->body.len == 0 ? "" : x->body.data, x->body.len, &defaults, out, err);
 }
 

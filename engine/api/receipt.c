@@ -18,7 +18,8 @@ bool request_render(const struct exchange *x, const struct request *request, str
                                 .response_format = request->schema,
                                 .thinking = request->thinking,
                                 .effort = request->effort,
-                                .drop_thinking = true,
+                                .drop_thinking =
+                                    x->profile->values[ROW_THINK_DROP] == THINK_DROP_OFFICIAL,
                                 .recall = turns_recall,
                                 .recall_user = &reader,
                                 .spans = spans};
@@ -108,8 +109,7 @@ static void dump_receipt(struct buf *out, const struct exchange *x, const struct
 
 enum MHD_Result api_receipt(struct exchange *x)
 {
-    const struct api *api = x->user;
-    struct request_defaults defaults = {.model = api->model, .thinking = api->thinking_default};
+    struct request_defaults defaults = api_request_defaults(x);
     struct request request;
     struct ids prompt = {0};
     struct chat_spans spans = {0};

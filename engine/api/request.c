@@ -436,6 +436,7 @@ bool request_read(struct json_object *take_root, const struct request_defaults *
     *out = (struct request){
         .root = take_root,
         .thinking = defaults->thinking,
+        .effort = defaults->effort,
         .sampling = {.temperature = TEMPERATURE_DEFAULT, .top_p = TOP_P_DEFAULT},
     };
     if (!check_model(out->root, defaults->model, err))

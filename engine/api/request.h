@@ -21,6 +21,7 @@
 struct request_defaults {
     const char *model; /* the one model id that is served */
     bool thinking;
+    const char *effort; /* as in struct request */
 };
 
 struct request {

@@ -434,8 +434,7 @@ static bool translate(struct job *job)
 
 bool responses_parse(const struct exchange *x, struct request *out, struct api_error *err)
 {
-    const struct api *api = x->user;
-    struct request_defaults defaults = {.model = api->model, .thinking = api->thinking_default};
+    struct request_defaults defaults = api_request_defaults(x);
     struct job job = {.x = x, .err = err};
     *out = (struct request){0};
     if (!request_json(x->body.len == 0 ? "" : x->body.data, x->body.len, &job.from, err))

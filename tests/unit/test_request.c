@@ -1,6 +1,7 @@
 /* The table of request fields and the rules for messages, row by row, and both under fuzzing. */
 #include "engine/api/request.h"
 
+#include "engine/api/api.h"
 #include "engine/base/file.h"
 
 #include <setjmp.h>
@@ -509,6 +510,37 @@ static void flipped(void **state)
     }
 }
 
+/* What a request that says nothing is asked, under the profile's rows of the prompt. */
+static void defaults_of_profiles(void **state)
+{
+    struct api api = {.model = "deepseek-v4-demo"};
+    struct profile p = *profile_builtin("official");
+    struct exchange x = {.user = &api, .profile = &p};
+    (void)state;
+    for (int run = 0; run < 8; run++) {
+        bool thinking = run & 1, flipped = run & 2, max = run & 4;
+        api.thinking_default = thinking;
+        profile_set(&p, ROW_THINK_DEFAULT,
+                    flipped ? THINK_DEFAULT_FLIPPED : THINK_DEFAULT_OFFICIAL);
+        profile_set(&p, ROW_THINK_EFFORT, max ? THINK_EFFORT_MAX : THINK_EFFORT_OFFICIAL);
+        struct request_defaults defaults = api_request_defaults(&x);
+        assert_string_equal(defaults.model, api.model);
+        static const char SAYS_NOTHING[] =
+            "{\"model\":\"deepseek-v4-demo\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}";
+        static const char SAYS[] =
+            "{\"model\":\"deepseek-v4-demo\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+            "\"reasoning_effort\":\"high\"}";
+        struct request r;
+        struct api_error err;
+        assert_true(request_parse(SAYS_NOTHING, strlen(SAYS_NOTHING), &defaults, &r, &err));
+        assert_true(r.thinking == (thinking != flipped) && (r.effort != NULL) == max);
+        request_clear(&r);
+        assert_true(request_parse(SAYS, strlen(SAYS), &defaults, &r, &err)); /* its word counts */
+        assert_true(r.thinking && (r.effort == NULL || strcmp(r.effort, "high") == 0));
+        request_clear(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -517,6 +549,7 @@ int main(void)
         cmocka_unit_test(faulty_bodies),
         cmocka_unit_test(defaults_and_values),
         cmocka_unit_test(thinking_rules),
+        cmocka_unit_test(defaults_of_profiles),
         cmocka_unit_test(tools_and_choice),
         cmocka_unit_test(too_many_tools),
         cmocka_unit_test(messages_are_rebuilt),
