@@ -21,13 +21,14 @@ import export
 import tokenizer
 from data import rows
 
-LONGEST = 512  # tokens of a chat: the sets of this length or less are drawn from, in turn
+LONGEST = 256  # tokens of a chat: the sets are drawn from in turn
+BATCH = 8  # chats that PyTorch reads together
 DIFFERENT = 0.01  # share of chats that rounding may decide otherwise
 
 
 def chats(encoder, count):
     """The first rows of the short sets, one of each set in turn."""
-    sets = [x for length, x in evalsets.sets(encoder, 1024).values()]
+    sets = [x for _, x in evalsets.sets(encoder, 1024).values()]
     pool = [ids for group in zip(*(s[:32] for s in sets)) for ids in group if len(ids) <= LONGEST]
     return pool[:count]
 
@@ -43,11 +44,34 @@ def engine_says(engine, model, ids, folder):
 
 
 @torch.no_grad()
-def torch_says(model, ids, special):
-    padded = torch.full((1, -(-len(ids) // 128) * 128), special["pad"], dtype=torch.long)
-    padded[0, : len(ids)] = torch.tensor(ids)
-    z = torch.log_softmax(model.logits(model.head(model.trunk(padded)))[: len(ids)], -1)
-    return z.argmax(-1).tolist(), z[torch.arange(len(ids) - 1), torch.tensor(ids[1:])].tolist()
+def torch_says(model, batch, special):
+    """The same of every chat of a batch."""
+    padded = torch.full((len(batch), LONGEST), special["pad"], dtype=torch.long)
+    for row, ids in zip(padded, batch):
+        row[: len(ids)] = torch.tensor(ids)
+    logits = model.logits(model.head(model.trunk(padded))).view(len(batch), LONGEST, -1)
+    for z, ids in zip(torch.log_softmax(logits, -1), batch):
+        yield z[: len(ids)].argmax(-1).tolist(), z[torch.arange(len(ids) - 1), torch.tensor(ids[1:])].tolist()
+
+
+class Tally:
+    """What was compared so far."""
+
+    def __init__(self):
+        self.chats, self.same, self.differences = 0, 0, []
+
+    def add(self, ours, theirs, answer):
+        """ours, theirs: (most likely tokens, log-probabilities); answer: the positions that predict the answer."""
+        self.chats += 1
+        self.same += ours[0][answer] == theirs[0][answer]
+        self.differences += [abs(x - y) for x, y in zip(ours[1][answer], theirs[1][answer])]
+
+    def __str__(self):
+        mean = sum(self.differences) / len(self.differences)
+        return (
+            f"{self.chats} chats, {len(self.differences)} answer tokens: every most likely token equal in {self.same} "
+            f"chats; log-probability differs by {mean:.2e} on average, {max(self.differences):.2e} at most"
+        )
 
 
 def main():
@@ -59,21 +83,15 @@ def main():
     words = os.path.join(a.model, "tokenizer.json")
     special, model = tokenizer.special(words), export.load(a.model)
     model.shadow(False)
-    same, tokens, differences = 0, 0, []
-    graded = chats(tokenizer.fast(words), a.chats)
+    graded, tally = chats(tokenizer.fast(words), a.chats), Tally()
     with tempfile.TemporaryDirectory() as folder:
-        for ids in graded:
-            start, end = rows.span(ids, special)
-            top, logprob = engine_says(a.engine, a.model, ids, folder)
-            wanted, known = torch_says(model, ids, special)
-            same += top[start - 1 : end - 1] == wanted[start - 1 : end - 1]
-            tokens += end - start
-            differences += [abs(x - y) for x, y in zip(logprob[start - 1 : end - 1], known[start - 1 : end - 1])]
-    print(
-        f"{len(graded)} chats, {tokens} answer tokens: every most likely token equal in {same} chats; "
-        f"log-probability differs by {sum(differences) / len(differences):.2e} on average, {max(differences):.2e} at most"
-    )
-    sys.exit(same < len(graded) * (1 - DIFFERENT))
+        for at in range(0, len(graded), BATCH):
+            batch = graded[at : at + BATCH]
+            for ids, theirs in zip(batch, torch_says(model, batch, special)):
+                start, end = rows.span(ids, special)
+                tally.add(engine_says(a.engine, a.model, ids, folder), theirs, slice(start - 1, end - 1))
+            print(tally, flush=True)
+    sys.exit(tally.same < len(graded) * (1 - DIFFERENT))
 
 
 if __name__ == "__main__":
