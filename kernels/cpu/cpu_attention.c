@@ -157,7 +157,7 @@ struct heads {
 };
 
 /* ATTN_FP32: one softmax over all keys; out gets the sums. */
-static enum attn_math attend_at_once(const struct cpu_backend *b, const struct cpu_scratch *s,
+static enum attn_math attend_at_once(const struct cpu_backend *b, struct cpu_scratch *s,
                                      bool precise, int32_t n, struct heads *heads)
 {
     const float *probability[WEIGHTED_HEADS];
@@ -172,6 +172,7 @@ static enum attn_math attend_at_once(const struct cpu_backend *b, const struct c
         heads->denominator[h] = sum + exp(heads->sink[h] - most);
     }
     sums->weighted_rows(s->keys, n, probability, heads->n, HEAD_DIM, heads->out);
+    cpu_saw(s, ROW_SUM, sums->value);
     return ATTN_FP32;
 }
 
@@ -304,4 +305,5 @@ void cpu_attention(struct backend *base, const struct attention_params *p)
     cpu_testify(b, ROW_ATTN_PREFILL, &p->place, p->n);
     cpu_testify(b, ROW_ATTN_DECODE, &p->place, p->n);
     cpu_testify(b, ROW_ACT_STORE, &p->place, p->n);
+    cpu_testify(b, ROW_SUM, &p->place, p->n);
 }

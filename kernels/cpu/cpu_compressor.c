@@ -62,7 +62,9 @@ static void pool_blocks(void *context, int thread, int32_t begin, int32_t end)
     for (int64_t i = begin; i < end; i++) {
         float *out = p->cache + (p->block + i) * p->dim, *rotated = out + p->dim - ROPE_HEAD_DIM;
         int32_t n = rows_of_block(p, p->block + i, kappa, gamma);
-        v->sums[p->precise].pool(kappa, gamma, n, p->dim, out);
+        const struct cpu_sums *sums = &v->sums[p->precise];
+        sums->pool(kappa, gamma, n, p->dim, out);
+        cpu_saw(s, ROW_SUM, sums->value);
         v->round(p->round, out, p->dim, out);
         enum round all = cpu_norm_row(v, out, &p->weight, p->dim, p->round, out);
         cpu_rope_row(v, rotated, p->rope + i * ROPE_ROW, p->round, false);
@@ -83,6 +85,7 @@ void cpu_compressor_pool(struct backend *base, const struct compressor_pool_para
     struct pool_job job = {b, p};
     int64_t work = (int64_t)16 * p->ratio * p->width;
     pool_run(b->pool, pool_blocks, &job, p->n, cpu_grain(b, p->n, work));
+    cpu_testify(b, ROW_SUM, &p->place, p->n);
     cpu_testify(b, ROW_KV_ENTRY, &p->place, p->n);
     cpu_testify(b, ROW_INDEX_ROTATE, &p->place, p->n);
     cpu_testify(b, ROW_INDEX_KEYS, &p->place, p->n);
@@ -187,6 +190,7 @@ static void score_chunk(const struct select_job *job, struct cpu_scratch *s, int
         dots[h] = s->index_dots + (int64_t)h * INDEX_CHUNK;
     }
     v->sums[p->precise].dots(s->keys, n, q, p->heads, INDEX_HEAD_DIM, dots);
+    cpu_saw(s, ROW_SUM, v->sums[p->precise].value);
     memset(score, 0, INDEX_CHUNK * sizeof *score);
     const float *weights = p->weights + (int64_t)token * p->heads;
     cpu_saw(s, ROW_INDEX_SCORE,
@@ -309,6 +313,7 @@ void cpu_index_select(struct backend *base, const struct index_select_params *p)
         }
         pool_run(b->pool, select_tokens, &job, n, cpu_grain(b, n, most > p->topk ? 4 * most : 1));
     }
+    cpu_testify(b, ROW_SUM, &p->place, p->n);
     cpu_testify(b, ROW_INDEX_SCORE, &p->place, p->n);
     cpu_testify(b, ROW_INDEX_TOPK, &p->place, p->n);
 }

@@ -173,8 +173,10 @@ static void inner_units(void *context, int thread, int32_t begin, int32_t end)
                     row + ROW_BLOCK);
         for (int64_t i = b->entry_at[expert]; i < b->entry_at[expert + 1]; i++) {
             float *h = b->gate + i * p->inner + row;
-            float limit = b->v->sums[p->precise].swiglu(
-                h, b->up + i * p->inner + row, (float)p->limit, b->entry_weight[i], ROW_BLOCK, h);
+            const struct cpu_sums *sums = &b->v->sums[p->precise];
+            float limit = sums->swiglu(h, b->up + i * p->inner + row, (float)p->limit,
+                                       b->entry_weight[i], ROW_BLOCK, h);
+            cpu_saw(&b->threads[thread], ROW_SUM, sums->value);
             cpu_saw_parameter(&b->threads[thread], ROW_MOE_CLAMP,
                               isfinite(limit) ? MOE_CLAMP_ON : MOE_CLAMP_OFF, limit);
             b->v->round(p->round_out, h, ROW_BLOCK, h);

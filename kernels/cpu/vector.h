@@ -30,6 +30,8 @@ struct matmul {
 
 /* Sums and what is made of them; one set adds in float32, the other in double with exact exp. */
 struct cpu_sums {
+    enum precision_SUM value; /* which of the two this is, for witnesses */
+
     /* y[t][i] = sum over k of rows[i][k] * x[t][k]; cols a multiple of 32 */
     void (*dots)(const float *const *rows, int32_t n_rows, const float *const *x, int32_t n,
                  int32_t cols, float *const *y);

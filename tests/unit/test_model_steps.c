@@ -55,16 +55,13 @@ static void ids_fill(int32_t *ids, int32_t n, uint32_t seed)
 }
 
 /* All logits of a text, and of the draft behind it (n - 1 rows), in pieces. */
-static void run(struct model *model, const struct profile *profile, struct sequence *s,
-                const int32_t *ids, int32_t n, int32_t piece, float *logits, float *draft)
+static void run(struct model *model, const struct profile *profile, enum leg leg,
+                struct sequence *s, const int32_t *ids, int32_t n, int32_t piece, float *logits,
+                float *draft)
 {
     for (int32_t at = 0; at < n; at += piece) {
-        struct segment segment = {s,
-                                  ids + at,
-                                  n - at < piece ? n - at : piece,
-                                  NULL,
-                                  logits + (int64_t)at * VOCAB,
-                                  LEG_PREFILL};
+        struct segment segment = {
+            s, ids + at, n - at < piece ? n - at : piece, NULL, logits + (int64_t)at * VOCAB, leg};
         model_step(model, profile, &segment, 1);
         int32_t from = sequence_draft_length(s), end = sequence_length(s);
         end = end == n ? n - 1 : end; /* the next token must be known */
@@ -86,18 +83,19 @@ static void chunkings(enum profile_column column, int32_t n, const int32_t *piec
     float *whole_draft = take_logits(n), *draft = take_logits(n);
     int32_t ids[TOKENS];
     ids_fill(ids, n, 1);
-    run(model, profile, s, ids, n, n < STEP_TOKENS_MAX ? n : STEP_TOKENS_MAX, whole, whole_draft);
+    run(model, profile, LEG_PREFILL, s, ids, n, n < STEP_TOKENS_MAX ? n : STEP_TOKENS_MAX, whole,
+        whole_draft);
     for (int i = 0; i < n_pieces; i++) {
         sequence_reset(s);
         memset(logits, 0xff, (size_t)n * VOCAB * sizeof *logits);
-        run(model, profile, s, ids, n, pieces[i], logits, draft);
+        run(model, profile, LEG_PREFILL, s, ids, n, pieces[i], logits, draft);
         assert_memory_equal(whole, logits, (size_t)n * VOCAB * sizeof *logits);
         assert_memory_equal(whole_draft, draft, (size_t)(n - 1) * VOCAB * sizeof *draft);
     }
     /* control: another token early on shows a few tokens later */
     ids[3] = (ids[3] + 1) % VOCAB;
     sequence_reset(s);
-    run(model, profile, s, ids, 20, 20, logits, NULL);
+    run(model, profile, LEG_PREFILL, s, ids, 20, 20, logits, NULL);
     assert_memory_equal(whole, logits, (size_t)3 * VOCAB * sizeof *logits);
     assert_memory_not_equal(whole + 19 * VOCAB, logits + 19 * VOCAB, VOCAB * sizeof *logits);
     free(whole);
@@ -120,6 +118,12 @@ static void test_chunks_reference(void **state)
     chunkings(PROFILE_REFERENCE, 131, (const int32_t[]){5}, 1);
 }
 
+static void test_chunks_fast(void **state)
+{
+    (void)state;
+    chunkings(PROFILE_FAST, 131, (const int32_t[]){3, 128}, 2);
+}
+
 /* Every instruction set, one to three threads: the same bits for one of them. */
 static void test_threads(void **state)
 {
@@ -138,7 +142,7 @@ static void test_threads(void **state)
                 continue; /* not on this processor */
             assert_int_equal(status, OK);
             struct sequence *s = open_sequence(model, N);
-            run(model, profile_builtin_at(PROFILE_OFFICIAL), s, ids, N, 32, logits,
+            run(model, profile_builtin_at(PROFILE_OFFICIAL), LEG_PREFILL, s, ids, N, 32, logits,
                 NULL); /* a step of many and one of few */
             if (options.threads == 1)
                 memcpy(first, logits, (size_t)N * VOCAB * sizeof *logits);
@@ -151,11 +155,13 @@ static void test_threads(void **state)
     free(logits);
 }
 
-/* Two texts in unequal pieces through the same steps, against each alone. */
+/* Two texts in unequal pieces through the same steps, one on each leg, against each alone; under
+ * the profile whose legs differ. */
 static void test_shared_steps(void **state)
 {
     enum { A = 150, B = 61 };
     (void)state;
+    const struct profile *fast = profile_builtin_at(PROFILE_FAST);
     struct model *model = open_model(ISA_AUTO, 2);
     struct sequence *a = open_sequence(model, A), *b = open_sequence(model, B);
     float *alone_a = take_logits(A), *alone_b = take_logits(B);
@@ -163,8 +169,11 @@ static void test_shared_steps(void **state)
     int32_t ids_a[A], ids_b[B];
     ids_fill(ids_a, A, 3);
     ids_fill(ids_b, B, 4);
-    run(model, profile_builtin_at(PROFILE_OFFICIAL), a, ids_a, A, A, alone_a, NULL);
-    run(model, profile_builtin_at(PROFILE_OFFICIAL), b, ids_b, B, B, alone_b, NULL);
+    run(model, fast, LEG_PREFILL, a, ids_a, A, A, alone_a, NULL);
+    run(model, fast, LEG_PREFILL, b, ids_b, B, B, both_b, NULL);
+    sequence_reset(b);
+    run(model, fast, LEG_DECODE, b, ids_b, B, B, alone_b, NULL);
+    assert_memory_not_equal(alone_b, both_b, (size_t)B * VOCAB * sizeof *both_b); /* control */
     sequence_reset(a);
     sequence_reset(b);
     for (int32_t at_a = 0, at_b = 0, turn = 0; at_a < A || at_b < B; turn++) {
@@ -178,7 +187,7 @@ static void test_shared_steps(void **state)
         if (n_a > 0)
             segments[n++] = (struct segment){
                 a, ids_a + at_a, n_a, NULL, both_a + (int64_t)at_a * VOCAB, LEG_PREFILL};
-        model_step(model, profile_builtin_at(PROFILE_OFFICIAL), segments, n);
+        model_step(model, fast, segments, n);
         at_a += n_a;
         at_b += n_b;
         if (n_b > 0)
@@ -205,7 +214,7 @@ static void test_reset(void **state)
     float *want = take_logits(N), *got = take_logits(N), *draft = take_logits(N);
     int32_t ids[N];
     ids_fill(ids, N, 5);
-    run(model, profile_builtin_at(PROFILE_OFFICIAL), used, ids, N, N, got, draft);
+    run(model, profile_builtin_at(PROFILE_OFFICIAL), LEG_PREFILL, used, ids, N, N, got, draft);
     char *bytes = malloc(used->bytes);
     assert_non_null(bytes);
     model->backend->ops->download(model->backend, bytes, used->memory, used->bytes);
@@ -221,8 +230,8 @@ static void test_reset(void **state)
     assert_int_equal(sequence_length(used), 0);
     assert_int_equal(sequence_draft_length(used), 0);
     ids_fill(ids, N, 6);
-    run(model, profile_builtin_at(PROFILE_OFFICIAL), fresh, ids, N, N, want, NULL);
-    run(model, profile_builtin_at(PROFILE_OFFICIAL), used, ids, N, 3, got, NULL);
+    run(model, profile_builtin_at(PROFILE_OFFICIAL), LEG_PREFILL, fresh, ids, N, N, want, NULL);
+    run(model, profile_builtin_at(PROFILE_OFFICIAL), LEG_PREFILL, used, ids, N, 3, got, NULL);
     assert_memory_equal(want, got, (size_t)N * VOCAB * sizeof *got);
     free(want);
     free(got);
@@ -288,9 +297,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chunks_official), cmocka_unit_test(test_chunks_reference),
-        cmocka_unit_test(test_threads),         cmocka_unit_test(test_shared_steps),
-        cmocka_unit_test(test_reset),           cmocka_unit_test(test_last_positions),
-        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_chunks_fast),     cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_shared_steps),    cmocka_unit_test(test_reset),
+        cmocka_unit_test(test_last_positions),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests_name("network steps", tests, NULL, NULL);
 }
