@@ -22,6 +22,7 @@
 #define BOX_CONFIG        "/config"
 #define BOX_CONFIG_ENGINE "/config/engine" /* the engine's own, to rename in */
 #define BOX_KEYS          "/config/engine/keys"
+#define BOX_PROFILES      "/config/engine/profiles"
 #define BOX_ADMIN_HOME    "/config/admin"
 #define BOX_ADMIN_SSH     "/config/admin/.ssh"
 #define BOX_AUTHORIZED    "/config/admin/.ssh/authorized_keys"
@@ -68,8 +69,9 @@
  */
 #define CONSOLE_LINE_BYTES   256 /* three command words of CONTROL_WORD_BYTES would not be typed */
 #define CONSOLE_HISTORY      32  /* lines kept */
-#define CONSOLE_ANSWER_MS    15000 /* the engine answers between two steps, slow under TCG */
-#define CONSOLE_CONNECT_MS   500   /* between two attempts of --wait */
+#define CONSOLE_ANSWER_MS    15000   /* the engine answers between two steps, slow under TCG */
+#define CONSOLE_JOB_MS       3600000 /* a ranking under TCG; an operator may end the console */
+#define CONSOLE_CONNECT_MS   500     /* between two attempts of --wait */
 #define CONSOLE_WAIT_S_MAX   600
 #define CONSOLE_ANSWER_BYTES CONTROL_ANSWER_BYTES
 

@@ -130,6 +130,8 @@ int32_t engine_retry_after_s(struct engine *engine);
 enum status MUST_CHECK engine_profile_set(struct engine *engine, const struct profile *profile,
                                           struct error *err);
 void engine_profile_get(struct engine *engine, struct profile *out);
+/** Whether a request waits while any runs under other values; otherwise they share the machine. */
+void engine_profiles_apart(struct engine *engine, bool apart);
 /** The request ends with END_CANCELLED within one step; unknown numbers are ignored. */
 void engine_cancel(struct engine *engine, uint64_t number);
 

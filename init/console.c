@@ -35,6 +35,10 @@ static const struct command {
     {"keys", TARGET_ENGINE, false,
      "list | create NAME | limit ID LIMIT VALUE | disable|enable ID | expire ID DATE | delete ID",
      "who may use the chat API, and how much"},
+    {"profile", TARGET_ENGINE, false,
+     "list | show | diff | set | confirm | rollback | verify | rank | history | copy | row | "
+     "delete",
+     "which shortcuts in arithmetic are live, and changing that"},
     {"ssh-keys", TARGET_INIT, false, "list | add KEY NAME | delete NAME",
      "who may log in over SSH"},
     {"net", TARGET_INIT, false, "dhcp | static ADDRESS/LEN [ROUTER] | confirm",
@@ -80,8 +84,11 @@ static enum client_result ask(const struct console *c, struct client *into, cons
                               const struct request *request)
 {
     int64_t end_ms = clock_ms() + (int64_t)c->wait_s * 1000;
+    /* A switch is answered once it is proven. */
+    bool job = strcmp(request->word[0], "profile") == 0;
     for (;;) {
-        enum client_result result = client_ask(into, path, request, CONSOLE_ANSWER_MS);
+        enum client_result result =
+            client_ask(into, path, request, job ? CONSOLE_JOB_MS : CONSOLE_ANSWER_MS);
         if (result != CLIENT_ABSENT || clock_ms() >= end_ms)
             return result;
         usleep(CONSOLE_CONNECT_MS * 1000);

@@ -28,6 +28,7 @@
 struct client {
     int fd; /* owns; -1: free */
     int64_t deadline_ms;
+    uint64_t job; /* whose result is the answer; 0: none */
     size_t n_in, n_sent;
     struct buf out;                       /* owns; the answer, empty until the line is whole */
     char in[ADMIN_REQUEST_BYTES_MAX + 1]; /* one more than a request may have, to see that it is */
@@ -59,6 +60,7 @@ static void client_close(struct client *c)
         sodium_memzero(c->out.data, c->out.cap); /* it may have shown a new key */
     buf_free(&c->out);
     c->n_in = c->n_sent = 0;
+    c->job = 0;
 }
 
 static void client_read(struct admin *a, struct client *c)
@@ -82,7 +84,9 @@ static void client_read(struct admin *a, struct client *c)
     else if (newline != NULL && line + 1 < c->n_in)
         admin_refuse(&c->out, "one request a connection");
     else if (newline != NULL)
-        admin_answer(&a->scope, (now_ms() - a->started_ms) / 1000, c->in, line, &c->out);
+        c->job = admin_answer(&a->scope, (now_ms() - a->started_ms) / 1000, c->in, line, &c->out);
+    if (c->job != 0)
+        c->deadline_ms = now_ms() + ADMIN_JOB_MS_MAX;
 }
 
 static void client_write(struct client *c)
@@ -125,7 +129,19 @@ static void client_accept(struct admin *a, struct client *free_client)
 
 /* ---- the thread ----------------------------------------------------------------------------- */
 
-/* Closes who is late.  @return ms until the next deadline, -1: nobody is here */
+/* Answers who waited for a job that is done. */
+static void sweep_jobs(struct admin *a)
+{
+    for (int i = 0; i < ADMIN_CLIENTS_MAX; i++) {
+        struct client *c = &a->clients[i];
+        if (c->fd < 0 || c->job == 0 || !admin_answer_job(&a->scope, c->job, &c->out))
+            continue;
+        c->job = 0;
+        c->deadline_ms = now_ms() + ADMIN_WAIT_MS_MAX;
+    }
+}
+
+/* Closes who is late.  @return ms until the next deadline or look at a job, -1: nobody is here */
 static int sweep_deadlines(struct admin *a)
 {
     int64_t now = now_ms(), next = -1;
@@ -137,6 +153,8 @@ static int sweep_deadlines(struct admin *a)
             client_close(c);
         else if (next < 0 || c->deadline_ms - now < next)
             next = c->deadline_ms - now;
+        if (c->fd >= 0 && c->job != 0 && next > ADMIN_JOB_LOOK_MS)
+            next = ADMIN_JOB_LOOK_MS;
     }
     return (int)next;
 }
@@ -155,14 +173,15 @@ static void *run(void *context)
     struct admin *a = context;
     struct pollfd polls[2 + ADMIN_CLIENTS_MAX];
     for (;;) {
+        sweep_jobs(a);
         int timeout_ms = sweep_deadlines(a);
         struct client *spare = free_client(a);
         polls[0] = (struct pollfd){.fd = a->stop, .events = POLLIN};
         polls[1] = (struct pollfd){.fd = spare != NULL ? a->listener : -1, .events = POLLIN};
         for (int i = 0; i < ADMIN_CLIENTS_MAX; i++) {
             struct client *c = &a->clients[i];
-            polls[2 + i] =
-                (struct pollfd){.fd = c->fd, .events = c->out.len > 0 ? POLLOUT : POLLIN};
+            short events = c->job != 0 ? 0 : c->out.len > 0 ? POLLOUT : POLLIN;
+            polls[2 + i] = (struct pollfd){.fd = c->fd, .events = events};
         }
         if (poll(polls, 2 + ADMIN_CLIENTS_MAX, timeout_ms) < 0)
             continue; /* EINTR: all signals are blocked, but a debugger may stop us */
@@ -172,7 +191,9 @@ static void *run(void *context)
             struct client *c = &a->clients[i];
             if (polls[2 + i].revents == 0)
                 continue;
-            if (c->out.len > 0)
+            if (c->job != 0)
+                client_close(c); /* hung up; the job goes on */
+            else if (c->out.len > 0)
                 client_write(c);
             else
                 client_read(a, c);

@@ -2,7 +2,8 @@
  * The engine's admin socket: a unix stream socket for root or the engine's own user.  One request
  * is one line of JSON {"command":"keys","args":["list"]}, one answer one line
  * {"ok":true,"text":"..", "data":{..}} or {"ok":false,"text":"reason"}; then the server closes. One
- * thread polls a fixed number of clients, each with a deadline, so that none holds up another.
+ * thread polls a fixed number of clients, each with a deadline, so that none holds up another; who
+ * asked for a job that takes longer is answered when it is done.
  * Commands are a table in admin_commands.c.  Knows no HTTP and sees no prompt.
  */
 #ifndef V4BOX_ENGINE_ADMIN_H
@@ -12,6 +13,7 @@
 #include "engine/api/turns.h"
 #include "engine/base/status.h"
 #include "engine/engine.h"
+#include "engine/precision/control.h"
 
 struct admin;
 
@@ -20,9 +22,10 @@ struct admin_scope {
     struct engine *engine;
     struct keys *keys;
     struct turns *turns;
+    struct store *profiles;
+    struct control *control;
     const char *model;     /* the id the API shows */
     const char *isa;       /* model_isa_name() */
-    const char *profile;   /* name of the precision profile */
     const char *listening; /* ADDR:PORT or unix:PATH */
 };
 

@@ -3,6 +3,7 @@
 #include "engine/admin/admin_commands.h"
 
 #include "config/version.h"
+#include "engine/admin/call.h"
 #include "engine/base/json.h"
 #include "engine/base/log.h"
 
@@ -10,16 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-/* What a handler gets and fills: text for people always, data (one JSON object) when it went well.
- */
-struct call {
-    const struct admin_scope *scope;
-    long long uptime_s;
-    const char *args[ADMIN_ARGS_MAX]; /* borrows; NUL-terminated, without control characters */
-    int n_args;
-    struct buf text, data; /* owns */
-};
 
 /* ---- status --------------------------------------------------------------------------------- */
 
@@ -48,6 +39,10 @@ static bool run_status(struct call *call)
     const struct admin_scope *scope = call->scope;
     struct engine_stats stats;
     struct turns_stats turns;
+    struct control_status profile;
+    char hash[PROFILE_HASH_BYTES];
+    control_status_get(scope->control, &profile);
+    profile_hash_text(&profile.current, hash);
     engine_stats_get(scope->engine, &stats);
     turns_stats_get(scope->turns, &turns);
     const struct {
@@ -75,8 +70,16 @@ static bool run_status(struct call *call)
     const struct {
         const char *name, *value;
     } NAMES[] = {
-        {"version", V4BOX_VERSION},  {"model", scope->model},         {"isa", scope->isa},
-        {"profile", scope->profile}, {"listening", scope->listening},
+        {"version", V4BOX_VERSION},
+        {"model", scope->model},
+        {"isa", scope->isa},
+        {"profile", profile.current.name},
+        {"profile_hash", hash},
+        {"profile_proof", profile.proven          ? "proven"
+                          : profile.proven_s != 0 ? "NOT PROVEN"
+                                                  : "none since the start"},
+        {"profile_alarm", profile.alarm},
+        {"listening", scope->listening},
     };
     buf_puts(&call->data, "{");
     for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
@@ -215,7 +218,7 @@ static bool run_keys_delete(struct call *call)
 /* A row matches by command and first argument (NULL: none is looked at). */
 static const struct {
     const char *command, *verb, *help;
-    int n_args;
+    int n_args; /* -1: any number */
     bool (*run)(struct call *call);
 } COMMANDS[] = {
     {"status", NULL, "status", 0, run_status},
@@ -226,6 +229,7 @@ static const struct {
     {"keys", "enable", "keys enable ID", 2, run_keys_enable},
     {"keys", "expire", "keys expire ID YYYY-MM-DD|never", 3, run_keys_expire},
     {"keys", "delete", "keys delete ID", 2, run_keys_delete},
+    {"profile", NULL, "profile VERB ..", -1, run_profile},
 };
 
 #define N_COMMANDS (sizeof COMMANDS / sizeof COMMANDS[0])
@@ -238,8 +242,8 @@ static bool run_command(struct call *call, const char *command)
             continue;
         known = true;
         const char *verb = COMMANDS[i].verb;
-        if (call->n_args == COMMANDS[i].n_args &&
-            (verb == NULL || strcmp(verb, call->args[0]) == 0))
+        bool fits = COMMANDS[i].n_args < 0 || call->n_args == COMMANDS[i].n_args;
+        if (fits && (verb == NULL || strcmp(verb, call->args[0]) == 0))
             return COMMANDS[i].run(call);
     }
     buf_puts(&call->text, known ? "usage: " : "unknown command; known are: ");
@@ -309,29 +313,36 @@ void admin_refuse(struct buf *out, const char *reason)
     buf_puts(out, "}\n");
 }
 
-void admin_answer(const struct admin_scope *scope, long long uptime_s, const char *line, size_t len,
-                  struct buf *out)
+static void answer_dump(struct buf *out, bool ok, struct buf *text, const struct buf *data)
+{
+    if (!ok) {
+        admin_refuse(out, buf_cstr(text));
+        return;
+    }
+    buf_puts(out, "{\"ok\": true, \"text\": ");
+    json_dump_string(out, text->data, text->len);
+    buf_puts(out, ", \"data\": ");
+    buf_add(out, data->data, data->len);
+    buf_puts(out, "}\n");
+}
+
+uint64_t admin_answer(const struct admin_scope *scope, long long uptime_s, const char *line,
+                      size_t len, struct buf *out)
 {
     struct json_object *request = NULL;
     struct error err;
     if (json_parse(line, len, &request, NULL, &err) != OK) {
         admin_refuse(out, err.text);
-        return;
+        return 0;
     }
     struct call call = {.scope = scope, .uptime_s = uptime_s};
     const char *command;
     const char *wrong = take_apart(request, &command, &call);
-    if (wrong != NULL) {
+    bool ok = wrong == NULL && run_command(&call, command);
+    if (wrong != NULL)
         admin_refuse(out, wrong);
-    } else if (!run_command(&call, command)) {
-        admin_refuse(out, buf_cstr(&call.text));
-    } else {
-        buf_puts(out, "{\"ok\": true, \"text\": ");
-        json_dump_string(out, call.text.data, call.text.len);
-        buf_puts(out, ", \"data\": ");
-        buf_add(out, call.data.data, call.data.len);
-        buf_puts(out, "}\n");
-    }
+    else if (call.job == 0)
+        answer_dump(out, ok, &call.text, &call.data);
     json_object_put(request);
     /* A new key's secret was among them. */
     if (call.text.cap > 0)
@@ -340,4 +351,16 @@ void admin_answer(const struct admin_scope *scope, long long uptime_s, const cha
         sodium_memzero(call.data.data, call.data.cap);
     buf_free(&call.text);
     buf_free(&call.data);
+    return call.job;
+}
+
+bool admin_answer_job(const struct admin_scope *scope, uint64_t job, struct buf *out)
+{
+    struct control_result result;
+    if (!control_take(scope->control, job, &result))
+        return false;
+    answer_dump(out, result.good, &result.text, &result.data);
+    buf_free(&result.text);
+    buf_free(&result.data);
+    return true;
 }

@@ -7,15 +7,21 @@
 #include "engine/admin/admin.h"
 #include "engine/base/buf.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /**
  * Carries out one request and appends its answer, newline included.  Any bytes may come in; an
- * answer is always given.
+ * answer is always given, or comes from a job.
  * @unit uptime_s: seconds since admin_start
+ * @return the job whose result is the answer (admin_answer_job); 0: it is in `out`
  */
-void admin_answer(const struct admin_scope *scope, long long uptime_s, const char *line, size_t len,
-                  struct buf *out);
+uint64_t admin_answer(const struct admin_scope *scope, long long uptime_s, const char *line,
+                      size_t len, struct buf *out);
+
+/** Appends the answer of a job.  @return false: it runs still */
+bool admin_answer_job(const struct admin_scope *scope, uint64_t job, struct buf *out);
 
 /** Appends {"ok":false,"text":reason} and a newline. */
 void admin_refuse(struct buf *out, const char *reason);

@@ -6,7 +6,6 @@
 #include "config/version.h"
 
 #include <sodium.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -31,6 +30,7 @@ static const struct route ROUTES[] = {
     {"POST", "/v1/responses", false, true, api_responses, &RESPONSES_DIALECT},
     {"POST", "/responses", false, true, api_responses, &RESPONSES_DIALECT},
     {"POST", "/v1/receipt", false, true, api_receipt, NULL},
+    {"GET", "/v1/profile", false, false, api_profile, NULL},
     {"GET", "/v1/models", false, false, api_models, NULL},
     {"GET", "/models", false, false, api_models, NULL},
     {"GET", "/v1/models/*", false, false, api_model, NULL},
@@ -69,15 +69,10 @@ static bool thinking_default(const char *row)
     return false;
 }
 
-const struct profile *api_profile(void *api)
-{
-    return atomic_load(&((struct api *)api)->profile);
-}
-
 struct request_defaults api_request_defaults(const struct exchange *x)
 {
     const struct api *api = x->user;
-    const uint8_t *values = x->profile->values;
+    const uint8_t *values = x->profile.values;
     bool flipped = values[ROW_THINK_DEFAULT] == THINK_DEFAULT_FLIPPED;
     return (struct request_defaults){
         .model = api->model,
@@ -99,7 +94,7 @@ void api_fingerprint(const struct api *api, const struct profile *profile,
 }
 
 enum status api_init(struct api *out, struct engine *engine, const struct tokenizer *tokenizer,
-                     const struct profile *profile, const char *isa, struct error *err)
+                     const char *isa, struct error *err)
 {
     const char *row = engine_model_config(engine)->name;
     *out = (struct api){.engine = engine,
@@ -108,7 +103,6 @@ enum status api_init(struct api *out, struct engine *engine, const struct tokeni
                         .thinking_default = thinking_default(row),
                         .created_s = (int64_t)time(NULL),
                         .heartbeat_ms = KEEPALIVE_MS};
-    atomic_store(&out->profile, profile);
     snprintf(out->model, sizeof out->model, "deepseek-v4-%s", row);
     return chat_tokens_find(tokenizer, &out->tokens, err);
 }

@@ -30,24 +30,21 @@ struct api {
     const struct mask_vocab *masks;    /* borrows; NULL: answers are held to no rule */
     struct chat_tokens tokens;
     char model[MODEL_ID_BYTES];
-    const char *isa; /* borrows */
-    /* What new requests run under; borrows, for the life of the API.  api_profile reads it. */
-    _Atomic(const struct profile *) profile;
+    const char *isa;          /* borrows */
+    struct store *profiles;   /* borrows; NULL: no request can name one */
+    struct control *control;  /* borrows; of GET /v1/profile */
     int32_t receipt_messages; /* the newest ones that usage has hashes of */
     bool thinking_default;
     int64_t created_s;
     int64_t heartbeat_ms; /* KEEPALIVE_MS, until set otherwise */
 };
 
-/** Names and defaults from the model's row; borrows `profile` and `isa`.  @err ERR_INPUT naming a
+/** Names and defaults from the model's row; borrows `isa`.  @err ERR_INPUT naming a
  * control token that is missing
  */
 enum status MUST_CHECK api_init(struct api *out, struct engine *engine,
-                                const struct tokenizer *tokenizer, const struct profile *profile,
-                                const char *isa, struct error *err);
-
-/** The profile that is live; `api` is a struct api (http_options.profile). */
-const struct profile *api_profile(void *api);
+                                const struct tokenizer *tokenizer, const char *isa,
+                                struct error *err);
 
 /** What holds when a request says nothing, under the profile that it runs under. */
 struct request_defaults api_request_defaults(const struct exchange *x);
@@ -76,6 +73,7 @@ enum MHD_Result api_messages(struct exchange *x);         /* anthropic.c */
 enum MHD_Result api_count_tokens(struct exchange *x);
 enum MHD_Result api_responses(struct exchange *x); /* responses.c */
 enum MHD_Result api_receipt(struct exchange *x);   /* receipt.c */
+enum MHD_Result api_profile(struct exchange *x);   /* profiles.c */
 enum MHD_Result api_models(struct exchange *x);    /* models.c */
 enum MHD_Result api_model(struct exchange *x);
 enum MHD_Result api_metrics(struct exchange *x); /* metrics_page.c */

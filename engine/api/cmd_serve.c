@@ -5,10 +5,12 @@
 #include "engine/admin/admin.h"
 #include "engine/api/api.h"
 #include "engine/api/listen.h"
+#include "engine/api/profiles.h"
 #include "engine/base/log.h"
 #include "engine/base/secret.h"
 #include "engine/commands.h"
 #include "engine/model/model.h"
+#include "engine/precision/control.h"
 
 #include "config/defaults.h"
 #include "config/limits.h"
@@ -25,7 +27,7 @@
 
 struct flags {
     const char *model, *listen, *keys, *admin, *metrics; /* borrow from argv */
-    const char *isa, *profile, *prefixes, *prefixes_key;
+    const char *isa, *profile, *profiles, *prefixes, *prefixes_key;
     int threads, context, sessions, draft, keepalive_ms, receipts;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
@@ -47,6 +49,8 @@ struct box {
     struct api api;
     struct http_server *http;         /* owns */
     struct http_server *http_metrics; /* owns; NULL without --metrics */
+    struct store *profiles;           /* owns */
+    struct control *control;          /* owns */
     struct admin *admin;              /* owns; NULL without --admin */
     struct admin_scope scope;         /* borrows all of the above */
 };
@@ -65,6 +69,7 @@ static const struct {
     {"--metrics", offsetof(struct flags, metrics), 0},
     {"--isa", offsetof(struct flags, isa), 0},
     {"--profile", offsetof(struct flags, profile), 0},
+    {"--profiles", offsetof(struct flags, profiles), 0},
     {"--threads", offsetof(struct flags, threads), CPU_THREADS_MAX},
     {"--context", offsetof(struct flags, context), POSITIONS_MAX},
     {"--sessions", offsetof(struct flags, sessions), SESSIONS_MAX},
@@ -153,7 +158,6 @@ static enum status open_engine(struct box *box, const struct flags *flags, struc
     if (status != OK)
         return status;
     box->scope.isa = model_isa_name(model); /* a constant */
-    box->scope.profile = builtin->name;
     status = engine_create(model, &engine_options, &box->engine, err);
     box->saves = status == OK && flags->prefixes != NULL;
     sodium_memzero(&engine_options, sizeof engine_options);
@@ -174,7 +178,7 @@ static enum status open_text(struct box *box, const struct flags *flags, struct 
     if (tokenizer_vocab_size(box->tokenizer) > rows)
         return error_set(err, ERR_INPUT, "%s: %d entries, but the model knows %d", path,
                          tokenizer_vocab_size(box->tokenizer), rows);
-    status = api_init(&box->api, box->engine, box->tokenizer, &box->profile, box->scope.isa, err);
+    status = api_init(&box->api, box->engine, box->tokenizer, box->scope.isa, err);
     box->api.heartbeat_ms = flags->keepalive_ms;
     box->api.receipt_messages = flags->receipts;
     box->api.turns = box->turns = turns_create();
@@ -183,6 +187,23 @@ static enum status open_text(struct box *box, const struct flags *flags, struct 
     if (status == OK)
         status = mask_vocab_create(box->tokenizer, &box->api.tokens, &box->masks, err);
     box->api.masks = box->masks;
+    return status;
+}
+
+/* What serves from here on is what the store says; --profile is for a box that was never switched.
+ */
+static enum status open_profiles(struct box *box, const struct flags *flags, struct error *err)
+{
+    enum status status = store_open(flags->profiles, flags->profile, &box->profiles, err);
+    if (status != OK)
+        return status;
+    const struct control_options options = {.engine = box->engine,
+                                            .store = box->profiles,
+                                            .render = api_probe_render,
+                                            .render_user = &box->api};
+    status = control_start(&options, &box->control, err);
+    box->api.profiles = box->profiles;
+    box->api.control = box->control;
     return status;
 }
 
@@ -198,7 +219,7 @@ static enum status open_http(struct box *box, const struct flags *flags, struct 
                                    .names = flags->names,
                                    .n_names = flags->n_names,
                                    .body_bytes_max = api_body_bytes_max(&box->api),
-                                   .profile = api_profile,
+                                   .profile = api_profile_now,
                                    .user = &box->api};
     options.routes = api_routes(&options.n_routes);
     box->listener.fd = -1;
@@ -216,7 +237,7 @@ static enum status open_metrics(struct box *box, const struct flags *flags, stru
     struct http_options options = {.take_listen_fd = box->scraped.fd,
                                    .names = flags->names,
                                    .n_names = flags->n_names,
-                                   .profile = api_profile,
+                                   .profile = api_profile_now,
                                    .user = &box->api};
     options.routes = api_metrics_routes(&options.n_routes);
     box->scraped.fd = -1;
@@ -232,6 +253,8 @@ static enum status open_box(struct box *box, const struct flags *flags, struct e
     if (status == OK)
         status = open_text(box, flags, err);
     if (status == OK)
+        status = open_profiles(box, flags, err);
+    if (status == OK)
         status = keys_open(flags->keys, &box->keys, err);
     if (status == OK)
         status = open_metrics(box, flags, err);
@@ -242,6 +265,8 @@ static enum status open_box(struct box *box, const struct flags *flags, struct e
     box->scope.engine = box->engine;
     box->scope.keys = box->keys;
     box->scope.turns = box->turns;
+    box->scope.profiles = box->profiles;
+    box->scope.control = box->control;
     box->scope.model = box->api.model;
     box->scope.listening = box->listener.text;
     return admin_start(flags->admin, &box->scope, &box->admin, err);
@@ -264,7 +289,9 @@ static void close_box(struct box *box)
     save_prefixes(box);
     listener_close(&box->listener);
     keys_close(box->keys);
+    control_stop(box->control);
     engine_destroy(box->engine);
+    store_close(box->profiles);
     turns_destroy(box->turns);
     meter_destroy(box->meter);
     metrics_destroy(box->metrics);

@@ -335,6 +335,7 @@ static bool submit(struct completion *c, const struct api *api, const struct exc
         .sampling = request->sampling,
         .logprobs = request->logprobs,
         .top_logprobs = request->top_logprobs,
+        .profile = &x->profile,
         .reuse_namespace = x->key.number,
     };
     if (mask != NULL) /* the stream keeps it until the engine's last event */
@@ -404,7 +405,7 @@ bool completion_start(const struct api *api, const struct exchange *x,
     memcpy(c->reply.seal, x->key.seal, sizeof c->reply.seal);
     c->reply.created_s = (int64_t)time(NULL);
     c->reply.profile = x->profile;
-    api_fingerprint(api, x->profile, c->reply.fingerprint);
+    api_fingerprint(api, &x->profile, c->reply.fingerprint);
     c->reply.has_logprobs = request->logprobs;
     c->reply.echo = json_object_get(request->echo);
     c->events = request->stream;
@@ -439,8 +440,11 @@ static void account(const struct completion *c)
     bool closed = c->phase == PHASE_CLOSED, failed = !closed && c->error.code != API_OK;
     struct stream_progress progress;
     stream_progress_get(c->stream, &progress);
-    log_line(LOG_LEVEL_INFO, "api", "%s prompt=%d reused=%d answer=%d finish=%s", c->reply.id,
-             c->reply.prompt_tokens, progress.reused, c->reply.answer_tokens,
+    char hash[PROFILE_HASH_BYTES];
+    profile_hash_text(&c->reply.profile, hash);
+    log_line(LOG_LEVEL_INFO, "api", "%s prompt=%d reused=%d answer=%d profile=%s/%s finish=%s",
+             c->reply.id, c->reply.prompt_tokens, progress.reused, c->reply.answer_tokens,
+             c->reply.profile.name, hash,
              closed   ? FINISHES[c->reply.finish]
              : failed ? api_error_row(c->error.code)->code
                       : "cancelled");

@@ -46,7 +46,7 @@ static enum MHD_Result answer(struct exchange *x, int status, const char *media,
     add_header(response, "X-Content-Type-Options", "nosniff");
     add_header(response, "x-request-id", x->id);
     add_header(response, "request-id", x->id);
-    add_profile(response, x->profile);
+    add_profile(response, &x->profile);
     x->status = status;
     enum MHD_Result result = MHD_queue_response(x->connection, (unsigned)status, response);
     MHD_destroy_response(response);
@@ -261,7 +261,7 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
     x->server = server;
     x->connection = connection;
     x->user = server->options.user;
-    x->profile = server->options.profile(x->user);
+    server->options.profile(x->user, &x->profile);
     x->started_ms = clock_ms();
     x->peer =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;

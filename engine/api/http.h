@@ -57,7 +57,7 @@ struct http_options {
     int n_names;
     int64_t body_bytes_max;
     /* What requests that come now run under, for x-v4box-profile; called with `user`. */
-    const struct profile *(*profile)(void *user);
+    void (*profile)(void *user, struct profile *out);
     void *user; /* for the handlers */
 };
 
@@ -71,7 +71,7 @@ struct exchange {
     void *user;                        /* http_options.user */
     const struct route *route;         /* borrows; NULL when none matches */
     const char *rest;                  /* what '*' stood for, in the library's memory */
-    const struct profile *profile;     /* borrows: what it runs under */
+    struct profile profile;            /* what it runs under */
     struct key key;                    /* whose request it is */
     bool metered;                      /* meter_end is due */
     struct head head;

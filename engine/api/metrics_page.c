@@ -10,11 +10,11 @@ enum MHD_Result api_metrics(struct exchange *x)
     struct turns_stats turns;
     struct buf body = {0};
     char hash[PROFILE_HASH_BYTES];
-    profile_hash_text(x->profile, hash);
+    profile_hash_text(&x->profile, hash);
     engine_stats_get(api->engine, &engine);
     turns_stats_get(api->turns, &turns);
     struct metrics_sample sample = {.model = api->model,
-                                    .profile = x->profile->name,
+                                    .profile = x->profile.name,
                                     .profile_hash = hash,
                                     .running = (uint64_t)engine.running,
                                     .waiting = (uint64_t)engine.waiting,

@@ -1,25 +1,26 @@
 /* POST /v1/receipt: takes what /v1/chat/completions takes, and answers with counts and hashes. */
 #include "engine/api/receipt.h"
 
+#include "engine/api/profiles.h"
+
 #include "kernels/check.h"
 
 #include <string.h>
 
 #define HASH_HEX_BYTES (2 * TURN_HASH_BYTES + 1)
 
-bool request_render(const struct exchange *x, const struct request *request, struct ids *prompt,
-                    struct chat_spans *spans, struct api_error *err)
+bool request_render_for(const struct api *api, uint64_t key, const struct request *request,
+                        struct ids *prompt, struct chat_spans *spans, struct api_error *err)
 {
-    const struct api *api = x->user;
     struct turns_reader reader;
-    turns_reader_init(&reader, api->turns, x->key.number);
+    turns_reader_init(&reader, api->turns, key);
     struct chat_request chat = {.messages = request->messages,
                                 .tools = request->tools,
                                 .response_format = request->schema,
                                 .thinking = request->thinking,
                                 .effort = request->effort,
                                 .drop_thinking =
-                                    x->profile->values[ROW_THINK_DROP] == THINK_DROP_OFFICIAL,
+                                    request->profile.values[ROW_THINK_DROP] == THINK_DROP_OFFICIAL,
                                 .recall = turns_recall,
                                 .recall_user = &reader,
                                 .spans = spans};
@@ -27,6 +28,13 @@ bool request_render(const struct exchange *x, const struct request *request, str
     if (chat_render(api->tokenizer, &api->tokens, &chat, prompt, NULL, &why) == OK)
         return true;
     return api_fail(err, API_RENDER, "messages");
+}
+
+bool request_render(struct exchange *x, struct request *request, struct ids *prompt,
+                    struct chat_spans *spans, struct api_error *err)
+{
+    return request_settle(x, request, err) &&
+           request_render_for(x->user, x->key.number, request, prompt, spans, err);
 }
 
 /* `"name":` and the SHA-256 of ids[0..n) as little-endian 32-bit numbers. */
@@ -96,11 +104,11 @@ static void dump_receipt(struct buf *out, const struct exchange *x, const struct
 {
     const struct api *api = x->user;
     char hash[PROFILE_HASH_BYTES];
-    profile_hash_text(x->profile, hash);
+    profile_hash_text(&x->profile, hash);
     buf_printf(out,
                "{\"object\":\"v4box.receipt\",\"model\":\"%s\",\"profile\":\"%s\","
                "\"profile_hash\":\"%s\",\"context_length\":%d,\"rendered_tokens\":%zu,",
-               api->model, x->profile->name, hash, api_context_max(api, &x->key), prompt->len);
+               api->model, x->profile.name, hash, api_context_max(api, &x->key), prompt->len);
     dump_hash(out, prompt->data, prompt->len);
     buf_puts(out, ",\"messages\":");
     dump_spans(out, request, prompt, spans, 0);

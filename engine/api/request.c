@@ -288,6 +288,7 @@ static bool take_template_kwargs(const struct field *f, struct json_object *valu
         if (!json_object_is_type(flag, json_type_boolean))
             return api_fail(err, API_TYPE, "%s.%s", f->name, KEYS[i]);
         out->thinking = json_object_get_boolean(flag);
+        out->thinking_said = true;
     }
     return true;
 }
@@ -306,6 +307,7 @@ static bool take_effort(const struct field *f, struct json_object *value, struct
         if (json_text_is(value, ROWS[i].word)) {
             out->thinking = ROWS[i].thinking;
             out->effort = ROWS[i].effort;
+            out->thinking_said = out->effort_said = true;
             return true;
         }
     }
@@ -329,10 +331,25 @@ static bool take_thinking(const struct field *f, struct json_object *value, stru
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         if (json_text_is(type, ROWS[i].word)) {
             out->thinking = ROWS[i].thinking;
+            out->thinking_said = true;
             return true;
         }
     }
     return api_fail(err, API_VALUE, "%s.type", f->name);
+}
+
+/* ---- the profile ---------------------------------------------------------------------------- */
+
+static bool take_profile(const struct field *f, struct json_object *value, struct request *out,
+                         struct api_error *err)
+{
+    if (!json_object_is_type(value, json_type_string))
+        return api_fail(err, API_TYPE, "%s", f->name);
+    const char *name = json_object_get_string(value);
+    if (strlen(name) != (size_t)json_object_get_string_len(value) || !profile_name_valid(name))
+        return api_fail(err, API_VALUE, "%s", f->name);
+    memcpy(out->profile_name, name, strlen(name) + 1);
+    return true;
 }
 
 /* ---- the table ------------------------------------------------------------------------------ */
@@ -358,6 +375,7 @@ static const struct field FIELDS[] = {
     {"chat_template_kwargs", take_template_kwargs, 0, 0, 0},
     {"reasoning_effort", take_effort, 0, 0, 0},
     {"thinking", take_thinking, 0, 0, 0},
+    {"profile", take_profile, 0, 0, 0},
     {"n", take_n, 0, 0, 0},
     {"logprobs", take_bool, AT(logprobs), 0, 0},
     {"top_logprobs", take_top_logprobs, AT(top_logprobs), 0, LOGPROBS_TOP_MAX},

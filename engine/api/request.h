@@ -11,6 +11,7 @@
 #include "engine/api/tools.h"
 #include "engine/base/json.h"
 #include "engine/engine.h"
+#include "engine/precision/profile.h"
 #include "engine/text/answer.h"
 #include "engine/text/mask.h"
 
@@ -28,9 +29,12 @@ struct request {
     struct json_object *root;     /* owns: the body */
     struct json_object *messages; /* owns: checked, only fields that are known (messages.h) */
     bool stream, include_usage;
-    bool thinking;
+    bool thinking, thinking_said;
     const char *effort; /* of struct chat_request; NULL, "high" or "max" */
-    int32_t tokens_max; /* 0: not said */
+    bool effort_said;
+    char profile_name[PROFILE_NAME_BYTES]; /* that the client named; "": none */
+    struct profile profile;                /* that it runs under, once it is settled (profiles.h) */
+    int32_t tokens_max;                    /* 0: not said */
     struct sampling sampling;
     bool seeded;                                /* the client gave the seed */
     struct answer_stop stops[STOP_STRINGS_MAX]; /* texts in `root` */

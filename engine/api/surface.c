@@ -35,11 +35,11 @@ void surface_logprobs(struct reply *r, size_t *told)
 void surface_receipt(struct reply *r)
 {
     char hash[PROFILE_HASH_BYTES];
-    profile_hash_text(r->profile, hash);
+    profile_hash_text(&r->profile, hash);
     buf_printf(&r->out,
                "\"v4box\":{\"rendered_tokens\":%d,\"reused_tokens\":%d,\"profile\":\"%s\","
                "\"profile_hash\":\"%s\"",
-               r->prompt_tokens, r->reused_tokens, r->profile->name, hash);
+               r->prompt_tokens, r->reused_tokens, r->profile.name, hash);
     buf_add(&r->out, r->receipt.data, r->receipt.len);
     buf_puts(&r->out, "}");
 }

@@ -24,7 +24,7 @@ struct reply {
     uint8_t seal[SEAL_KEY_BYTES]; /* of the client's key */
     char id[REQUEST_ID_CHARS + 1];
     int64_t created_s;
-    const struct profile *profile; /* borrows: what it runs under */
+    struct profile profile; /* that the answer is computed under */
     char fingerprint[FINGERPRINT_BYTES];
     struct buf receipt; /* owns: members of usage.v4box beside the counts, each behind a comma */
     bool include_usage;

@@ -13,7 +13,8 @@
 #include <string.h>
 
 struct profile_options {
-    const char *model, *profile, *ids;
+    const char *model, *ids;
+    struct profile profile;
     enum isa isa;
     int32_t threads;
     bool json;
@@ -69,7 +70,7 @@ static enum status run_verify(struct lab *lab, const struct profile_options *o, 
 {
     struct proof *proof = calloc(1, sizeof *proof);
     ASSERT(proof != NULL);
-    proof_run(lab, &(struct proof_options){.profile = profile_builtin(o->profile)}, proof);
+    proof_run(lab, &(struct proof_options){.profile = &o->profile}, proof);
     (o->json ? proof_json : proof_text)(proof, out);
     enum status status = proof->good ? OK : ERR_CHECK;
     free(proof);
@@ -105,8 +106,6 @@ static enum status run_on_model(const char *verb, const struct profile_options *
     struct model *model;
     struct buf out = {0};
     const struct model_options options = {.isa = o->isa, .threads = o->threads};
-    if (profile_builtin(o->profile) == NULL)
-        return error_set(err, ERR_USAGE, "--profile: no profile '%.32s' is built in", o->profile);
     enum status status = model_open(o->model, &options, &model, err);
     if (status != OK)
         return status;
@@ -126,10 +125,10 @@ static enum status run_on_model(const char *verb, const struct profile_options *
 int cmd_profile(int argc, char **argv)
 {
     struct error err = {0};
-    struct profile_options o = {.profile = "balanced"};
+    struct profile_options o = {.profile = *profile_builtin("balanced")};
     struct flag flags[] = {
         {"--model", FLAG_TEXT, &o.model, true, false},
-        {"--profile", FLAG_TEXT, &o.profile, false, false},
+        {"--profile", FLAG_PROFILE, &o.profile, false, false},
         {"--ids", FLAG_TEXT, &o.ids, false, false},
         {"--isa", FLAG_ISA, &o.isa, false, false},
         {"--threads", FLAG_NUMBER, &o.threads, false, false},

@@ -18,10 +18,11 @@ struct call {
     struct sequence *sequence; /* made or to be destroyed */
 };
 
+/* Processor time: what else the machine does counts neither for nor against a profile. */
 static double now_s(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
@@ -154,11 +155,14 @@ bool lab_draft(struct lab *lab, const struct lab_under *under, const struct draf
 static void layer(struct call *call, struct model *model)
 {
     const struct lab_layer *rows = call->what;
+    size_t width = (size_t)HC_MULT * (size_t)call->lab->config->hidden_size;
     if (rows->rewind >= 0)
         sequence_rewind(rows->sequence, rows->rewind);
     sequence_crossover(rows->sequence, NULL);
-    model_layer(model, call->under->profile, rows->sequence, rows->layer, rows->leg, rows->ids,
-                rows->n, rows->in, rows->out);
+    for (int32_t row = 0; row < rows->n; row += rows->step)
+        model_layer(model, call->under->profile, rows->sequence, rows->layer, rows->leg,
+                    rows->ids + row, rows->step, rows->in + (size_t)row * width,
+                    rows->out + (size_t)row * width);
 }
 
 bool lab_layer(struct lab *lab, const struct lab_under *under, const struct lab_layer *rows)

@@ -24,7 +24,7 @@ struct lab {
     const struct model_config *config;
     struct witness_table seen;    /* by the laboratory since lab_forget */
     struct witness_table traffic; /* by everybody else since the laboratory was opened */
-    double seconds;               /* that its calls ran */
+    double seconds;               /* of processor time that its calls took */
     bool gone;                    /* a call was refused: all later ones do nothing */
 };
 
@@ -61,9 +61,9 @@ struct lab_layer {
     int32_t layer;
     enum leg leg;
     const int32_t *ids; /* [n] */
-    int32_t n;
-    const float *in; /* [n, HC_MULT, hidden] */
-    float *out;      /* [n, HC_MULT, hidden] */
+    int32_t n, step;    /* rows, and how many of them at once; n is a multiple of step */
+    const float *in;    /* [n, HC_MULT, hidden] */
+    float *out;         /* [n, HC_MULT, hidden] */
 };
 bool lab_layer(struct lab *lab, const struct lab_under *under, const struct lab_layer *rows);
 

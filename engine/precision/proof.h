@@ -39,7 +39,7 @@ struct proof_cell {
 struct proof {
     struct profile profile;
     int64_t time_s; /* since the epoch, at the end */
-    double seconds; /* how long the model worked for it */
+    double seconds; /* of processor time that the model worked for it */
     bool complete;  /* false: the model went away, nothing below counts */
     bool good;      /* nothing is inert, wrong or missing */
     int counts[PROOF_STATES];

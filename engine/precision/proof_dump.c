@@ -49,7 +49,7 @@ void proof_summary(const struct proof *p, struct buf *out)
         buf_printf(out, "%s (%s): the proof was not finished\n", p->profile.name, hash);
         return;
     }
-    buf_printf(out, "%s (%s): %s in %.1f s; %d live, %d unproven, %d inert, %d wrong\n",
+    buf_printf(out, "%s (%s): %s in %.1f s of a core; %d live, %d unproven, %d inert, %d wrong\n",
                p->profile.name, hash, p->good ? "proven" : "NOT PROVEN", p->seconds,
                p->counts[PROOF_LIVE], p->counts[PROOF_UNPROVEN], p->counts[PROOF_INERT],
                p->counts[PROOF_WRONG]);

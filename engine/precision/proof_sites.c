@@ -24,6 +24,8 @@
 #define SITE_CHOICE 4
 /* Tokens in front of the draft block, which takes one row less. */
 #define DRAFT_TOKENS 48
+/* Rows of logits: each is as many numbers as the vocabulary has. */
+#define HEAD_TOKENS 8
 
 enum site_kind { SITE_LAYER, SITE_EXPERTS, SITE_DRAFT, SITE_HEAD };
 
@@ -48,21 +50,16 @@ struct site {
 /* Decoding takes one row at a time, as serving does. */
 static bool run_layer(struct site *s, const struct lab_under *under, float *out)
 {
-    int32_t step = s->leg == LEG_DECODE ? 1 : SITE_ROWS;
-    size_t width = (size_t)HC_MULT * (size_t)s->lab->config->hidden_size;
-    for (int32_t row = 0; row < SITE_ROWS; row += step) {
-        const struct lab_layer rows = {.sequence = s->sequence,
-                                       .rewind = row == 0 ? s->prefix : -1,
-                                       .layer = s->block,
-                                       .leg = s->leg,
-                                       .ids = s->ids + s->prefix + row,
-                                       .n = step,
-                                       .in = s->in + (size_t)row * width,
-                                       .out = out + (size_t)row * width};
-        if (!lab_layer(s->lab, under, &rows))
-            return false;
-    }
-    return true;
+    const struct lab_layer rows = {.sequence = s->sequence,
+                                   .rewind = s->prefix,
+                                   .layer = s->block,
+                                   .leg = s->leg,
+                                   .ids = s->ids + s->prefix,
+                                   .n = SITE_ROWS,
+                                   .step = s->leg == LEG_DECODE ? 1 : SITE_ROWS,
+                                   .in = s->in,
+                                   .out = out};
+    return lab_layer(s->lab, under, &rows);
 }
 
 static bool run_experts(struct site *s, const struct lab_under *under, float *out)
@@ -85,9 +82,9 @@ static bool run_draft(struct site *s, const struct lab_under *under, float *out)
 
 static bool run_head(struct site *s, const struct lab_under *under, float *out)
 {
-    int32_t step = s->leg == LEG_DECODE ? 1 : DRAFT_TOKENS;
+    int32_t step = s->leg == LEG_DECODE ? 1 : HEAD_TOKENS;
     lab_sequence_reset(s->lab, s->sequence);
-    for (int32_t row = 0; row < DRAFT_TOKENS; row += step) {
+    for (int32_t row = 0; row < HEAD_TOKENS; row += step) {
         struct segment segment = {.sequence = s->sequence,
                                   .ids = s->ids + row,
                                   .n = step,
@@ -124,11 +121,11 @@ static bool same_bits(struct site *s, const struct lab_under *under)
 /* Keys that one query of the site attends to. */
 static int32_t keys_of(const struct site *s)
 {
-    int32_t n = s->prefix + SITE_ROWS;
+    int32_t n = s->what == SITE_DRAFT ? DRAFT_TOKENS : s->prefix + SITE_ROWS;
     int32_t more = s->kind == KIND_CSA   ? s->lab->config->index_topk
                    : s->kind == KIND_HCA ? n / RATIO_HCA
                                          : 0;
-    return SLIDING_WINDOW + more;
+    return (n < SLIDING_WINDOW ? n : SLIDING_WINDOW) + more;
 }
 
 /* Two values that compute the same here, by what they mean. */
@@ -313,6 +310,7 @@ static bool prefix_feed(struct site *s)
                                              .leg = LEG_PREFILL,
                                              .ids = s->ids + at,
                                              .n = n,
+                                             .step = n,
                                              .in = rows,
                                              .out = rows + STEP_TOKENS_MAX * width});
         at += n;
@@ -367,7 +365,7 @@ static void logits_try(struct site *s)
     s->leg = LEG_DECODE;
     if (c->num_nextn_predict_layers > 0)
         site_try(s);
-    s->n_out += (size_t)c->vocab_size;
+    s->n_out = (size_t)HEAD_TOKENS * (size_t)c->vocab_size;
     s->what = SITE_HEAD;
     s->kind = KIND_HEAD;
     if (s->proof->complete)

@@ -27,7 +27,7 @@ struct rank_entry {
     double kl_mean, kl_max;
     double top1_loss;   /* share of positions whose likeliest token is another */
     double exposure;    /* share of tokens and layers that it acts on, by what was witnessed */
-    double speed[LEGS]; /* tokens a second against the reference: 1.1 is a tenth faster */
+    double speed[LEGS]; /* the reference's processor time over this one's: 1.1 is a tenth faster */
     enum rank_tier tier;
 };
 
@@ -36,7 +36,7 @@ struct rank_entry {
 struct rank {
     bool complete;        /* false: the model went away */
     int32_t tokens[LEGS]; /* scored, of LEG_PREFILL and LEG_DECODE */
-    double rate[LEGS];    /* tokens a second of the reference */
+    double rate[LEGS];    /* tokens a second of processor time, of the reference */
     double seconds;
     int64_t time_s;
     int n;

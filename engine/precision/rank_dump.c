@@ -14,7 +14,8 @@ void rank_text(const struct rank *rank, struct buf *out)
         return;
     }
     buf_printf(out,
-               "%d prompt tokens and %d of an answer; the reference makes %.0f and %.0f a second\n"
+               "%d prompt tokens and %d of an answer; the reference makes %.0f and %.0f a second "
+               "of a core\n"
                "%-26s %9s %9s %9s %7s %7s %8s %7s %7s  %s\n",
                rank->tokens[LEG_PREFILL], rank->tokens[LEG_DECODE], rank->rate[LEG_PREFILL],
                rank->rate[LEG_DECODE], "alone in the reference", "KL", "prefill", "decode", "top1",

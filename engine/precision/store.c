@@ -296,9 +296,11 @@ static void content_dump(const struct content *c, struct buf *out)
 static enum status commit(struct store *s, struct error *err)
 {
     struct buf text = {0};
+    enum status status = OK;
     content_dump(&s->next, &text);
     ASSERT(text.len <= PROFILES_FILE_BYTES_MAX);
-    enum status status = file_replace(s->path, &text, err);
+    if (s->path[0] != '\0')
+        status = file_replace(s->path, &text, err);
     if (status == OK)
         s->content = s->next;
     buf_free(&text);
@@ -365,7 +367,7 @@ static enum status load(struct store *s, const char *fallback, struct error *err
     struct buf text = {0};
     struct error why = {0};
     content_default(&s->content, fallback);
-    if (lstat(s->path, &st) != 0 && errno == ENOENT)
+    if (s->path[0] == '\0' || (lstat(s->path, &st) != 0 && errno == ENOENT))
         return OK;
     enum status status = file_read(s->path, PROFILES_FILE_BYTES_MAX, &text, &why);
     if (status == OK)
@@ -385,7 +387,7 @@ enum status store_open(const char *path, const char *fallback, struct store **ou
 {
     if (sodium_init() < 0)
         return error_set(err, ERR_IO, "no random numbers on this system");
-    if (path[0] == '\0' || strlen(path) >= PATH_BYTES)
+    if (path != NULL && (path[0] == '\0' || strlen(path) >= PATH_BYTES))
         return error_set(err, ERR_INPUT, "the path of the profiles file has 1 to %d bytes",
                          PATH_BYTES - 1);
     if (profile_builtin(fallback) == NULL)
@@ -393,7 +395,8 @@ enum status store_open(const char *path, const char *fallback, struct store **ou
     struct store *s = calloc(1, sizeof *s);
     ASSERT(s != NULL);
     ASSERT(pthread_mutex_init(&s->lock, NULL) == 0);
-    memcpy(s->path, path, strlen(path));
+    if (path != NULL)
+        memcpy(s->path, path, strlen(path));
     enum status status = load(s, fallback, err);
     if (status != OK) {
         store_close(s);

@@ -45,8 +45,9 @@ struct switch_event {
 const char *switch_kind_name(enum switch_kind kind);
 
 /**
- * Opens the file; a missing one is an empty store that serves `fallback`.  A damaged one is put
- * aside as PATH.bad and makes a store of SWITCH_LOST: a box must serve, and say so loudly.
+ * Opens the file (NULL: nothing is kept); a missing one is an empty store that serves `fallback`.
+ * A damaged one is put aside as PATH.bad and makes a store of SWITCH_LOST: a box must serve, and
+ * say so loudly.
  * @own  store_close
  * @err  ERR_IO: the file can not be read or put aside; ERR_INPUT: no profile is named `fallback`
  */

@@ -80,6 +80,7 @@ struct engine {
     double mean_ms;         /* how long requests ran lately; 0: none did */
     uint64_t next_number;
     struct profile profile; /* of requests that name none */
+    bool apart;             /* no request starts while one of another profile runs */
     bool stopping;
     engine_work_fn *work_fn; /* to be run between two steps; NULL: none */
     void *work_user;         /* borrows */

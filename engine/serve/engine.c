@@ -123,11 +123,25 @@ static void start(struct engine *e, struct timeline *t, struct request *r, int32
     tell_prefill(t);
 }
 
+/* Profiles are kept apart, and one runs that is not that of `r`. */
+static bool kept_back(struct engine *e, const struct request *r)
+{
+    pthread_mutex_lock(&e->lock);
+    bool apart = e->apart;
+    pthread_mutex_unlock(&e->lock);
+    bool other = false;
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        const struct timeline *t = &e->timelines[i];
+        other |= t->request != NULL && t->request->profile.hash != r->profile.hash;
+    }
+    return apart && other;
+}
+
 static void admit(struct engine *e)
 {
     struct request *r;
     int32_t at;
-    while ((r = queue_first(e, &at)) != NULL) {
+    while ((r = queue_first(e, &at)) != NULL && !kept_back(e, r)) {
         struct timeline *t = timeline_choose(e, r);
         if (t == NULL)
             return;
@@ -446,6 +460,13 @@ enum status engine_profile_set(struct engine *e, const struct profile *profile, 
     e->profile = *profile;
     pthread_mutex_unlock(&e->lock);
     return OK;
+}
+
+void engine_profiles_apart(struct engine *e, bool apart)
+{
+    pthread_mutex_lock(&e->lock);
+    e->apart = apart;
+    pthread_mutex_unlock(&e->lock);
 }
 
 void engine_profile_get(struct engine *e, struct profile *out)

@@ -30,8 +30,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argc;
     (void)argv;
     fuzz_text_open(&lang);
-    ASSERT(api_init(&api, NULL, lang.tokenizer, profile_builtin("official"), "baseline", &err) ==
-           OK);
+    ASSERT(api_init(&api, NULL, lang.tokenizer, "baseline", &err) == OK);
     api.masks = lang.masks;
     return 0;
 }

@@ -5,6 +5,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "engine/api/api.h"
+#include "engine/api/profiles.h"
 
 #include "tests/unit/fake_engine.h"
 
@@ -55,7 +56,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     struct fuzz_file file;
     struct error err = {0};
-    struct http_options options = {.profile = api_profile, .user = &api};
+    struct http_options options = {.profile = api_profile_now, .user = &api};
     (void)argc;
     (void)argv;
     signal(SIGPIPE, SIG_IGN);
@@ -63,8 +64,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     fuzz_file_open(&file);
     fuzz_file_set(&file, KEY_LINE, sizeof KEY_LINE - 1);
     ASSERT(keys_open(file.path, &keys, &err) == OK);
-    ASSERT(api_init(&api, NULL, lang.tokenizer, profile_builtin("official"), "baseline", &err) ==
-           OK);
+    ASSERT(api_init(&api, NULL, lang.tokenizer, "baseline", &err) == OK);
     api.masks = lang.masks;
     options.take_listen_fd = listen_anywhere();
     options.keys = keys;

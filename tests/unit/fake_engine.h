@@ -106,6 +106,32 @@ void engine_cancel(struct engine *engine, uint64_t number)
         atomic_store(&fake_requests[number - 1].cancelled, true);
 }
 
+void engine_profile_get(struct engine *engine, struct profile *out)
+{
+    (void)engine;
+    *out = *profile_builtin_at(PROFILE_OFFICIAL);
+}
+
+/* Switching is not what these tests are about. */
+enum status engine_profile_set(struct engine *engine, const struct profile *profile,
+                               struct error *err)
+{
+    (void)engine, (void)profile, (void)err;
+    ASSERT(0);
+}
+
+void engine_profiles_apart(struct engine *engine, bool apart)
+{
+    (void)engine, (void)apart;
+    ASSERT(0);
+}
+
+bool engine_between_steps(struct engine *engine, engine_work_fn *work, void *user)
+{
+    (void)engine, (void)work, (void)user;
+    ASSERT(0);
+}
+
 int32_t engine_context_max(const struct engine *engine)
 {
     (void)engine;

@@ -53,8 +53,7 @@ static inline int open_script(void **state)
     struct error err;
     (void)state;
     assert_int_equal(tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err), OK);
-    assert_int_equal(api_init(&api, NULL, tokenizer, profile_builtin("official"), "baseline", &err),
-                     OK);
+    assert_int_equal(api_init(&api, NULL, tokenizer, "baseline", &err), OK);
     assert_int_equal(json_parse(TOOLS, sizeof TOOLS - 1, &script_tools, NULL, &err), OK);
     api.turns = turns_create();
     return 0;
@@ -137,7 +136,7 @@ static inline struct completion *script_ask(const struct surface *surface, struc
 {
     struct exchange x = {.id = "req_0123456789abcdef01234567",
                          .user = &api,
-                         .profile = api_profile(&api),
+                         .profile = *profile_builtin("official"),
                          .key = {.number = SCRIPT_KEY}};
     struct buf receipt = {0};
     struct ids prompt = script_ids();

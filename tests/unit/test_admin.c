@@ -1,6 +1,6 @@
 /*
  * The admin socket: the frame byte by byte without sockets, then a live server with slow, greedy,
- * silent and rude clients.  engine_stats_get and engine_context_max are given here: the commands
+ * silent and rude clients.  What the commands ask of the engine is given here: the commands
  * only report what they say.
  */
 #include "engine/admin/admin_commands.h"
@@ -48,10 +48,44 @@ int32_t engine_context_max(const struct engine *engine)
     return 4096;
 }
 
+static struct profile serves;
+
+enum status engine_profile_set(struct engine *engine, const struct profile *profile,
+                               struct error *err)
+{
+    (void)engine, (void)err;
+    serves = *profile;
+    return OK;
+}
+
+void engine_profile_get(struct engine *engine, struct profile *out)
+{
+    (void)engine;
+    *out = serves;
+}
+
+void engine_profiles_apart(struct engine *engine, bool apart)
+{
+    (void)engine, (void)apart;
+}
+
+const struct model_config *engine_model_config(const struct engine *engine)
+{
+    static const struct model_config CONFIG = {.name = "none", .vocab_size = 8};
+    (void)engine;
+    return &CONFIG;
+}
+
+/* An engine that goes down: no proof ends well. */
+bool engine_between_steps(struct engine *engine, engine_work_fn *work, void *user)
+{
+    (void)engine, (void)work, (void)user;
+    return false;
+}
+
 static char folder[] = "/tmp/v4box-admin-XXXXXX";
 static char socket_path[64], keys_path[64];
-static struct admin_scope scope = {
-    .model = "de\"mo", .isa = "avx2", .profile = "reference", .listening = "127.0.0.1:8080"};
+static struct admin_scope scope = {.model = "de\"mo", .isa = "avx2", .listening = "127.0.0.1:8080"};
 
 static int setup(void **state)
 {
@@ -61,12 +95,19 @@ static int setup(void **state)
         return -1;
     snprintf(socket_path, sizeof socket_path, "%s/engine.sock", folder);
     snprintf(keys_path, sizeof keys_path, "%s/keys", folder);
+    if (store_open(NULL, "reference", &scope.profiles, &err) != OK)
+        return -1;
+    const struct control_options options = {.store = scope.profiles};
+    if (control_start(&options, &scope.control, &err) != OK)
+        return -1;
     return keys_open(keys_path, &scope.keys, &err) == OK ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
     (void)state;
+    control_stop(scope.control);
+    store_close(scope.profiles);
     keys_close(scope.keys);
     unlink(keys_path);
     return rmdir(folder);
@@ -95,7 +136,9 @@ static struct json_object *parse_answer(const char *answer, size_t len)
 static struct json_object *ask(const char *line, size_t len)
 {
     struct buf out = {0};
-    admin_answer(&scope, 3661, line, len, &out);
+    uint64_t job = admin_answer(&scope, 3661, line, len, &out);
+    while (job != 0 && !admin_answer_job(&scope, job, &out))
+        usleep(1000);
     struct json_object *answer = parse_answer(out.data, out.len);
     buf_free(&out);
     return answer;
@@ -481,9 +524,76 @@ static void test_server_other_user(void **state)
     admin_stop(admin);
 }
 
+/* ---- profiles ------------------------------------------------------------------------------- */
+
+/* Asks for `profile WORDS` (in JSON), which must be answered so.  */
+static void profile(const char *words, bool ok, const char *says)
+{
+    char line[256];
+    int n = snprintf(line, sizeof line, "{\"command\":\"profile\",\"args\":[%s]}", words);
+    struct json_object *answer = ask(line, (size_t)n);
+    if (is_ok(answer) != ok || strstr(text_of(answer), says) == NULL)
+        fail_msg("%s: %s", words, text_of(answer));
+    json_object_put(answer);
+}
+
+static void test_profiles(void **state)
+{
+    (void)state;
+    profile("\"list\"", true, "* reference");
+    profile("\"show\"", true, "reference (");
+    profile("\"show\",\"fast\"", true, "hc.mix         bf16");
+    profile("\"show\",\"nobody\"", false, "no profile is named nobody");
+    profile("\"diff\",\"reference\",\"reference\"", true, "no difference");
+    profile("\"diff\",\"reference\",\"fast\"", true, "hc.mix         fp32          bf16");
+    profile("\"copy\",\"fast\",\"mine\"", true, "mine (");
+    profile("\"copy\",\"fast\",\"mine\"", false, "there already");
+    profile("\"row\",\"mine\",\"hc.mix\",\"fp9\"", false, "it has fp32, tf32, bf16");
+    profile("\"row\",\"mine\",\"hc.mix\",\"tf32\"", true, "mine (");
+    profile("\"diff\",\"fast\",\"mine\"", true, "hc.mix         bf16          tf32");
+    profile("\"delete\",\"mine\"", true, "deleted");
+    profile("\"delete\",\"fast\"", false, "built in");
+    profile("\"history\"", true, "nothing was switched yet");
+    profile("\"confirm\"", false, "no trial");
+    profile("\"rollback\"", false, "nothing served before");
+}
+
+static void test_profile_switches(void **state)
+{
+    (void)state;
+    profile("\"set\",\"nobody\"", false, "no profile is named nobody");
+    profile("\"set\",\"reference\"", false, "serves already");
+    static const char *const WRONG[] = {
+        "", "\"--then\"", "\"--try\"", "\"--now\",\"--now\"", "\"\"", "\"--now\",\"--drain\""};
+    for (size_t i = 1; i < sizeof WRONG / sizeof WRONG[0]; i++) {
+        char words[96];
+        snprintf(words, sizeof words, "\"set\",\"fast\",%s", WRONG[i]);
+        profile(words, false, "usage: profile set");
+    }
+    static const char *const TIMES[] = {
+        "9",      "0",  "9s", "25h", "m", "", "-10", "1d", "10 m", "1e3", "99999999999999999999",
+        "86401s", "+60"};
+    for (size_t i = 0; i < sizeof TIMES / sizeof TIMES[0]; i++) {
+        char words[96];
+        snprintf(words, sizeof words, "\"set\",\"fast\",\"--try\",\"%s\"", TIMES[i]);
+        profile(words, false, "--try: want a time");
+    }
+    /* The engine of this test goes down: a job is answered, and nothing was switched. */
+    profile("\"set\",\"fast\",\"--drain\",\"--try\",\"10m\"", false, "the proof was not finished");
+    profile("\"verify\"", false, "reference (");
+    profile("\"verify\",\"fast\"", false, "fast (");
+    profile("\"rank\"", false, "not finished");
+    profile("\"list\"", true, "* reference");
+    profile("", false, "usage: profile list | profile show [NAME]");
+    profile("\"lost\"", false, "usage: profile list");
+    profile("\"list\",\"more\"", false, "usage: profile list");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_profiles),
+        cmocka_unit_test(test_profile_switches),
         cmocka_unit_test(test_status),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_refusals),

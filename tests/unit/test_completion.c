@@ -335,7 +335,7 @@ static void logprobs(void **state)
 static void refusals(void **state)
 {
     int32_t ids[FAKE_CONTEXT] = {0};
-    struct exchange x = {.profile = api_profile(&api)};
+    struct exchange x = {.profile = *profile_builtin("official")};
     struct buf receipt = {0};
     struct request request = {0};
     struct ids prompt = {.data = ids, .len = FAKE_CONTEXT};

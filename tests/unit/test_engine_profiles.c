@@ -168,11 +168,41 @@ static void test_rows(void **state)
     engine_end(engine);
 }
 
+/* Kept apart: who names another profile waits until all that run have ended, and is lost neither
+ * way. */
+static void test_apart(void **state)
+{
+    (void)state;
+    struct engine *engine = engine_start(4, 8);
+    struct client *clients[6];
+    struct engine_request requests[6];
+    int32_t ids[6][100];
+    engine_profiles_apart(engine, true);
+    toy_hold();
+    for (int i = 0; i < 6; i++) {
+        memcpy(ids[i], prompt((uint64_t)i, 100), sizeof ids[i]);
+        requests[i] = request(ids[i], 100, 20);
+        requests[i].profile = column(i < 2 ? 0 : i < 4 ? 1 : 0);
+        clients[i] = submit(engine, &requests[i]);
+    }
+    toy_release();
+    for (int i = 0; i < 6; i++)
+        check_answer(clients[i], &requests[i]);
+    assert_true(clients[0]->order < clients[2]->order && clients[3]->order < clients[4]->order);
+    for (int i = 0; i < 6; i++)
+        client_destroy(clients[i]);
+    engine_profiles_apart(engine, false);
+    engine_end(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many),  cmocka_unit_test(test_nothing_is_shared),
-        cmocka_unit_test(test_turns), cmocka_unit_test(test_set),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_apart),
+        cmocka_unit_test(test_nothing_is_shared),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_set),
         cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

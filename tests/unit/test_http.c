@@ -5,6 +5,7 @@
  */
 #include "engine/api/api.h"
 #include "engine/api/listen.h"
+#include "engine/api/profiles.h"
 
 #include "tests/unit/fake_engine.h"
 
@@ -59,7 +60,7 @@ static int start_server(void **state)
     struct error err;
     api.meter = meter = meter_create();
     struct http_options options = {
-        .keys = keys, .meter = meter, .profile = api_profile, .user = &api};
+        .keys = keys, .meter = meter, .profile = api_profile_now, .user = &api};
     (void)state;
     mode = SAY;
     assert_int_equal(listener_open("127.0.0.1:0", &listener, &err), OK);
@@ -89,8 +90,7 @@ static int open_all(void **state)
     signal(SIGPIPE, SIG_IGN);
     snprintf(keys_path, sizeof keys_path, "/tmp/v4box-test-http-%d", (int)getpid());
     assert_int_equal(tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err), OK);
-    assert_int_equal(api_init(&api, NULL, tokenizer, profile_builtin("official"), "baseline", &err),
-                     OK);
+    assert_int_equal(api_init(&api, NULL, tokenizer, "baseline", &err), OK);
     assert_int_equal(keys_open(keys_path, &keys, &err), OK);
     assert_int_equal(keys_create(keys, "test", &key, secret, &err), OK);
     api.heartbeat_ms = 50;

@@ -514,15 +514,14 @@ static void flipped(void **state)
 static void defaults_of_profiles(void **state)
 {
     struct api api = {.model = "deepseek-v4-demo"};
-    struct profile p = *profile_builtin("official");
-    struct exchange x = {.user = &api, .profile = &p};
+    struct exchange x = {.user = &api, .profile = *profile_builtin("official")};
     (void)state;
     for (int run = 0; run < 8; run++) {
         bool thinking = run & 1, flipped = run & 2, max = run & 4;
         api.thinking_default = thinking;
-        profile_set(&p, ROW_THINK_DEFAULT,
+        profile_set(&x.profile, ROW_THINK_DEFAULT,
                     flipped ? THINK_DEFAULT_FLIPPED : THINK_DEFAULT_OFFICIAL);
-        profile_set(&p, ROW_THINK_EFFORT, max ? THINK_EFFORT_MAX : THINK_EFFORT_OFFICIAL);
+        profile_set(&x.profile, ROW_THINK_EFFORT, max ? THINK_EFFORT_MAX : THINK_EFFORT_OFFICIAL);
         struct request_defaults defaults = api_request_defaults(&x);
         assert_string_equal(defaults.model, api.model);
         static const char SAYS_NOTHING[] =

@@ -163,8 +163,7 @@ static int open_text(void **state)
     struct error err;
     (void)state;
     assert_int_equal(tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err), OK);
-    assert_int_equal(api_init(&api, NULL, tokenizer, profile_builtin("official"), "baseline", &err),
-                     OK);
+    assert_int_equal(api_init(&api, NULL, tokenizer, "baseline", &err), OK);
     return 0;
 }
 
@@ -181,7 +180,8 @@ static void waits_until(int64_t after_ms, const char *code)
 {
     static const int32_t PROMPT[] = {0, 5, 6};
     for (int stream = 0; stream < 2; stream++) {
-        struct exchange x = {.id = "req_0123456789abcdef01234567", .profile = api_profile(&api)};
+        struct exchange x = {.id = "req_0123456789abcdef01234567",
+                             .profile = *profile_builtin("official")};
         struct buf receipt = {0};
         struct request request = {.stream = stream, .tokens_max = 4};
         struct ids prompt = {.data = (int32_t *)(uintptr_t)PROMPT, .len = 3};

@@ -17,7 +17,7 @@ static inline struct exchange exchange_of(const char *body, size_t len, int seal
     struct exchange x = {.id = "req_0123456789abcdef01234567",
                          .user = &api,
                          .key = {.number = SCRIPT_KEY},
-                         .profile = profile_builtin_at(PROFILE_OFFICIAL),
+                         .profile = *profile_builtin_at(PROFILE_OFFICIAL),
                          .body = {.data = (char *)(uintptr_t)body, .len = len}};
     memset(x.key.seal, seal, sizeof x.key.seal);
     return x;

@@ -1,0 +1,25 @@
+/*
+ * Inside the admin commands: what a handler gets and fills.
+ */
+#ifndef V4BOX_ENGINE_ADMIN_CALL_H
+#define V4BOX_ENGINE_ADMIN_CALL_H
+
+#include "engine/admin/admin.h"
+#include "engine/base/buf.h"
+
+#include <stdbool.h>
+
+/* Text for people always, data (one JSON object) when it went well. */
+struct call {
+    const struct admin_scope *scope;
+    long long uptime_s;
+    const char *args[ADMIN_ARGS_MAX]; /* borrows; NUL-terminated, without control characters */
+    int n_args;
+    uint64_t job;          /* not 0: the answer is the result of this job (control_take) */
+    struct buf text, data; /* owns */
+};
+
+/** `profile VERB ...`: profile_commands.c.  @return false: refused, the text says why */
+bool run_profile(struct call *call);
+
+#endif
