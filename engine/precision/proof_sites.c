@@ -134,7 +134,9 @@ static bool same_by_meaning(const struct site *s, enum precision_row row, int a,
     const uint8_t *values = s->proof->profile.values;
     /* What float32 loses disappears where sums are stored in fewer bits; of FP8 products it even
      * loses nothing, since they lie on a grid. */
-    if (row == ROW_SUM && s->kind != KIND_HEAD)
+    if (row == ROW_SUM && s->kind == KIND_HEAD)
+        return values[ROW_HEAD_LOGITS] == HEAD_LOGITS_BF16;
+    if (row == ROW_SUM)
         return values[ROW_ACT_STORE] == ACT_STORE_BF16;
     if (row == ROW_SUM_ENTRY)
         return values[ROW_ACT_STORE] == ACT_STORE_BF16 || values[ROW_KV_ENTRY] != KV_ENTRY_FP32;
