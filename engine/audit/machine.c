@@ -1,7 +1,7 @@
 /* Timelines, the ways into them, and greedy answers. */
 #include "engine/audit/machine.h"
 
-#include "engine/audit/stats.h"
+#include "engine/model/logits.h"
 #include "engine/model/snapshot.h"
 #include "kernels/check.h"
 
@@ -160,17 +160,6 @@ static void take_prompt(struct audit_machine *m, const struct audit_item *item,
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Lowest id on ties. */
-static int32_t top_of(const float *row, int32_t n)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++) {
-        if (row[i] > row[best])
-            best = i;
-    }
-    return best;
-}
-
 /* Log-probability of an id over the best other one: their logits' difference. */
 static double lead(const float *row, int32_t n, int32_t id)
 {
@@ -222,7 +211,7 @@ void machine_answer(struct audit_machine *m, const struct audit_item *item,
     tokenizer_encode(m->text.tokenizer, item->value, strlen(item->value), false, &f.wanted);
     take_prompt(m, item, setting, m->a);
     for (int32_t i = 0; i < AUDIT_ANSWER_TOKENS; i++) {
-        int32_t id = top_of(m->a, m->vocab);
+        int32_t id = logits_top(m->a, m->vocab);
         if (id == m->text.tokens->eos)
             break;
         follow(m, &f, m->a, id);
@@ -243,8 +232,8 @@ static struct audit_difference difference(const struct audit_machine *m, const f
                                           const float *b)
 {
     return (struct audit_difference){
-        .kl = stats_kl(a, b, m->vocab),
-        .same_top = top_of(a, m->vocab) == top_of(b, m->vocab),
+        .kl = logits_kl(a, b, m->vocab),
+        .same_top = logits_top(a, m->vocab) == logits_top(b, m->vocab),
         .same_bits = memcmp(a, b, (size_t)m->vocab * sizeof *a) == 0,
     };
 }

@@ -178,35 +178,3 @@ struct interval stats_bootstrap(const double *means, int64_t n, double confidenc
     return (struct interval){nearest_rank(drawn, AUDIT_BOOTSTRAPS, tail),
                              nearest_rank(drawn, AUDIT_BOOTSTRAPS, 1 - tail)};
 }
-
-/* ---- logits --------------------------------------------------------------------------------- */
-
-/* log of the sum of exp; not finite when a logit is not. */
-static double log_sum(const float *x, int32_t n, double *max_out)
-{
-    double max = -INFINITY, sum = 0;
-    for (int32_t i = 0; i < n; i++) {
-        if (!isfinite(x[i]))
-            return INFINITY;
-        max = fmax(max, x[i]);
-    }
-    for (int32_t i = 0; i < n; i++)
-        sum += exp(x[i] - max);
-    *max_out = max;
-    return log(sum);
-}
-
-double stats_kl(const float *p, const float *q, int32_t n)
-{
-    ASSERT(n >= 1);
-    double p_max = 0, q_max = 0;
-    double p_log = log_sum(p, n, &p_max), q_log = log_sum(q, n, &q_max);
-    if (!isfinite(p_log) || !isfinite(q_log))
-        return INFINITY;
-    double sum = 0;
-    for (int32_t i = 0; i < n; i++) {
-        double log_p = p[i] - p_max - p_log, log_q = q[i] - q_max - q_log;
-        sum += exp(log_p) * (log_p - log_q);
-    }
-    return sum > 0 ? sum : 0; /* the last bits of a sum that is zero may be negative */
-}

@@ -65,9 +65,4 @@ struct summary stats_summary(double *values, int64_t n);
  *  @shape means [n], one a prompt, n >= 1 */
 struct interval stats_bootstrap(const double *means, int64_t n, double confidence, uint64_t seed);
 
-/** KL(p || q) in nats of two distributions given as logits, in double; never below 0.
- *  @shape p, q [n] finite
- *  @return +infinity when a logit is not finite: such a row is a fault, not a distance */
-double stats_kl(const float *p, const float *q, int32_t n);
-
 #endif

@@ -4,6 +4,7 @@
  */
 #include "engine/commands.h"
 #include "engine/model/inspect.h"
+#include "engine/model/logits.h"
 #include "engine/model/options.h"
 #include "kernels/check.h"
 
@@ -126,25 +127,6 @@ static void separate(struct buf *list)
         buf_puts(list, ", ");
 }
 
-/* Lowest id on ties. */
-static int32_t top_of(const float *row, int32_t n)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++) {
-        if (row[i] > row[best])
-            best = i;
-    }
-    return best;
-}
-
-static double logprob_of(const float *row, int32_t n, int32_t id)
-{
-    double most = row[top_of(row, n)], sum = 0;
-    for (int32_t i = 0; i < n; i++)
-        sum += exp(row[i] - most);
-    return row[id] - most - log(sum);
-}
-
 /* One row of the network or of the draft block into its lists. */
 static enum status row_collect(const struct logits_run *run, const float *row, int32_t position,
                                struct buf *top1, struct buf *logits, struct error *err)
@@ -155,7 +137,7 @@ static enum status row_collect(const struct logits_run *run, const float *row, i
                              run->options.dir, (int)position);
     }
     separate(top1);
-    buf_printf(top1, "%d", (int)top_of(row, run->vocab));
+    buf_printf(top1, "%d", (int)logits_top(row, run->vocab));
     bool probed = false; /* a position asked for twice is one key */
     for (int32_t i = 0; i < run->n_probes; i++)
         probed = probed || run->probes[i] == position;
@@ -197,7 +179,8 @@ static enum status step_run(struct logits_run *run, int32_t at, int32_t n, struc
         if (at + i + 1 == total)
             continue;
         separate(&run->logprob);
-        buf_printf(&run->logprob, "%.9g", logprob_of(row, run->vocab, run->ids.data[at + i + 1]));
+        buf_printf(&run->logprob, "%.9g",
+                   logits_logprob(row, run->vocab, run->ids.data[at + i + 1]));
     }
     return OK;
 }

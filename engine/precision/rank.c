@@ -5,6 +5,7 @@
 #include "engine/precision/rank.h"
 
 #include "config/limits.h"
+#include "engine/model/logits.h"
 #include "engine/precision/proof_core.h"
 #include "kernels/check.h"
 
@@ -30,16 +31,6 @@ struct text {
 
 /* ---- one run over the text ------------------------------------------------------------------ */
 
-static int32_t likeliest(const float *logits, int32_t n)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++) {
-        if (logits[i] > logits[best])
-            best = i;
-    }
-    return best;
-}
-
 /* Feeds the whole text under one profile; `choose`: the answer is what it prefers, and is noted. */
 static bool text_run(struct text *t, const struct profile *profile, bool choose, float *logits,
                      double seconds[LEGS])
@@ -62,7 +53,7 @@ static bool text_run(struct text *t, const struct profile *profile, bool choose,
     begin = t->lab->seconds;
     for (int32_t at = t->n_prompt; good && at < t->n_prompt + RANK_ANSWER_TOKENS; at++) {
         if (choose)
-            t->ids[at] = likeliest(logits + (int64_t)(at - 1) * vocab, vocab);
+            t->ids[at] = logits_top(logits + (int64_t)(at - 1) * vocab, vocab);
         struct segment segment = {.sequence = t->sequence,
                                   .ids = t->ids + at,
                                   .n = 1,
@@ -75,29 +66,6 @@ static bool text_run(struct text *t, const struct profile *profile, bool choose,
 }
 
 /* ---- scoring -------------------------------------------------------------------------------- */
-
-/* Largest logit, and the logarithm of the sum of exponentials above it. */
-static void normalise(const float *logits, int32_t n, double *max, double *log_sum)
-{
-    *max = logits[likeliest(logits, n)];
-    double sum = 0;
-    for (int32_t i = 0; i < n; i++)
-        sum += exp((double)logits[i] - *max);
-    *log_sum = log(sum);
-}
-
-/* Kullback-Leibler divergence of `q` from `p`, in nats. */
-static double divergence(const float *p, const float *q, int32_t n)
-{
-    double p_max, p_log, q_max, q_log, sum = 0;
-    normalise(p, n, &p_max, &p_log);
-    normalise(q, n, &q_max, &q_log);
-    for (int32_t i = 0; i < n; i++) {
-        double lp = (double)p[i] - p_max - p_log, lq = (double)q[i] - q_max - q_log;
-        sum += exp(lp) * (lp - lq);
-    }
-    return sum > 0 ? sum : 0; /* rounding may leave -1e-17 */
-}
 
 static enum rank_tier tier_of(const struct rank_entry *e)
 {
@@ -121,13 +89,13 @@ static void score(const struct text *t, struct rank_entry *e)
     int32_t lost = 0;
     for (int32_t at = 0; at < n; at++) {
         const float *p = t->reference + (int64_t)at * vocab, *q = t->logits + (int64_t)at * vocab;
-        double kl = divergence(p, q, vocab);
+        double kl = logits_kl(p, q, vocab);
         bool prefill = at < t->n_prompt;
         e->kl[prefill ? LEG_PREFILL : LEG_DECODE] +=
             kl / (prefill ? t->n_prompt : RANK_ANSWER_TOKENS);
         e->kl_mean += kl / n;
         e->kl_max = fmax(e->kl_max, kl);
-        lost += likeliest(p, vocab) != likeliest(q, vocab);
+        lost += logits_top(p, vocab) != logits_top(q, vocab);
     }
     e->top1_loss = (double)lost / n;
     e->equal = memcmp(t->reference, t->logits, (size_t)n * (size_t)vocab * sizeof *t->logits) == 0;

@@ -183,20 +183,6 @@ static void test_bootstrap(void **state)
     assert_memory_equal(&got, &again, sizeof got);
 }
 
-static void test_kl(void **state)
-{
-    (void)state;
-    const float p[3] = {0, 0, 0}, q[3] = {0, logf(2), logf(5)}, shifted[3] = {7, 7, 7};
-    /* p uniform over 3, q = 1/8, 2/8, 5/8 */
-    double want = (log(8.0 / 3) + log(4.0 / 3) + log(8.0 / 15)) / 3;
-    NEAR(stats_kl(p, q, 3), want, 1e-7);
-    assert_true(stats_kl(p, p, 3) == 0 && stats_kl(p, shifted, 3) == 0);
-    assert_true(stats_kl(q, p, 3) > 0 && fabs(stats_kl(q, p, 3) - want) > 1e-3);
-    const float bad[3] = {0, NAN, 0}, huge[3] = {0, INFINITY, 0};
-    assert_true(isinf(stats_kl(p, bad, 3)) && isinf(stats_kl(bad, p, 3)) &&
-                isinf(stats_kl(p, huge, 3)));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,7 +190,6 @@ int main(void)
         cmocka_unit_test(test_repeats),    cmocka_unit_test(test_holm),
         cmocka_unit_test(test_sprt_sizes), cmocka_unit_test(test_sprt_errors),
         cmocka_unit_test(test_summary),    cmocka_unit_test(test_bootstrap),
-        cmocka_unit_test(test_kl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
