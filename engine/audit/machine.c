@@ -98,6 +98,20 @@ static int32_t profile_chunk(const struct profile *profile)
     return tokens[profile->values[ROW_PREFILL_CHUNK]];
 }
 
+/* `decode` as it can read what `prefill` wrote: rows that change both what is stored and what looks
+ * for it (the rotation of index keys and queries) follow the writer, or the two would not fit. */
+static struct profile reader(const struct profile *decode, const struct profile *prefill)
+{
+    const uint32_t both = 1u << LEG_PREFILL | 1u << LEG_STATE | 1u << LEG_DECODE;
+    struct profile out = *decode;
+    for (int row = 0; row < PRECISION_ROWS; row++) {
+        if ((PRECISION[row].legs & both) == both &&
+            !profile_set(&out, (enum precision_row)row, prefill->values[row]))
+            ASSERT(false);
+    }
+    return out;
+}
+
 /* Prefills in steps of the profile's chunk. */
 static void prefill(struct audit_machine *m, struct sequence *sequence,
                     const struct profile *profile, const int32_t *ids, int32_t n, float *last)
@@ -200,8 +214,11 @@ static void follow(struct audit_machine *m, struct following *f, const float *ro
 }
 
 void machine_answer(struct audit_machine *m, const struct audit_item *item,
-                    const struct audit_setting *setting, struct audit_answer *out)
+                    const struct audit_setting *asked, struct audit_answer *out)
 {
+    struct profile reading = reader(asked->decode, asked->prefill);
+    const struct audit_setting crossed = {asked->prefill, &reading, asked->carry};
+    const struct audit_setting *setting = &crossed;
     int32_t n = (int32_t)item->ids.len;
     ASSERT(n >= 1 && n <= m->context - AUDIT_ANSWER_TOKENS);
     struct following f = {.answering = item->ids.data[n - 1] == m->text.tokens->think_close,
@@ -242,7 +259,8 @@ static void feed_all(struct audit_machine *m, struct sequence *sequence,
                      const struct audit_setting *s, const int32_t *ids, int32_t n, enum leg leg,
                      float *rows)
 {
-    const struct profile *profile = leg == LEG_PREFILL ? s->prefill : s->decode;
+    struct profile reading = reader(s->decode, s->prefill);
+    const struct profile *profile = leg == LEG_PREFILL ? s->prefill : &reading;
     struct segment segment = {
         .sequence = sequence, .ids = ids, .n = n, .logits_all = rows, .leg = leg};
     sequence_crossover(sequence, profile);

@@ -23,7 +23,8 @@ enum audit_carry {
 };
 const char *audit_carry_name(enum audit_carry carry);
 
-/* Prefill under one profile, decode under another: equal except when legs are told apart. */
+/* Prefill under one profile, decode under another: equal except when legs are told apart.  Rows
+ * that both write and read state follow the first. */
 struct audit_setting {
     const struct profile *prefill, *decode; /* borrow */
     enum audit_carry carry;

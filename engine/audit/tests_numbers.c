@@ -122,21 +122,21 @@ double audit_kl(const struct audit_run *run, const struct audit_setting *setting
 
 static double growth(const struct distances *d)
 {
-    double first = fmax(d->quarter[0], AUDIT_KL_NOTHING * (double)d->count[0] / 4);
-    return d->quarter[3] / first;
+    double nothing = AUDIT_KL_NOTHING * (double)d->count[0] / 4;
+    return fmax(d->quarter[3], nothing) / fmax(d->quarter[0], nothing);
 }
 
 static enum audit_verdict judge_logits(const struct distances *d, const struct summary *s,
                                        const struct audit_gates *g, char *why, size_t why_size)
 {
-    double top1 = d->n == 0 ? 0 : (double)d->same_top / (double)d->n;
-    const char *over = d->broken > 0          ? "logits that are not finite"
-                       : s->mean > g->kl_mean ? "mean KL over its gate"
-                       : s->p999 > g->kl_999  ? "99.9 % KL over its gate"
-                       : top1 < g->top1       ? "top-1 agreement under its gate"
-                       : growth(d) > g->growth && s->mean > AUDIT_KL_NOTHING
-                           ? "KL grows along the text"
-                           : NULL;
+    bool many = d->n >= AUDIT_TAIL_POSITIONS;
+    double agreement = stats_rate(d->same_top, d->n, AUDIT_CONFIDENCE).high;
+    const char *over = d->broken > 0                   ? "logits that are not finite"
+                       : s->mean > g->kl_mean          ? "mean KL over its gate"
+                       : many && s->p999 > g->kl_999   ? "99.9 % KL over its gate"
+                       : agreement < g->top1           ? "top-1 agreement surely under its gate"
+                       : many && growth(d) > g->growth ? "KL grows along the text"
+                                                       : NULL;
     snprintf(why, why_size, "%s", over != NULL ? over : "all gates held");
     return d->texts == 0 ? VERDICT_UNDECIDED : over != NULL ? VERDICT_FAIL : VERDICT_PASS;
 }
