@@ -3,6 +3,7 @@
 
 #include "engine/model/logits.h"
 #include "engine/model/snapshot.h"
+#include "engine/serve/schedule.h"
 #include "kernels/check.h"
 
 #include <math.h>
@@ -87,17 +88,6 @@ static void feed(struct audit_machine *m, struct sequence *sequence, const struc
     model_step(m->model, profile, &segment, 1);
 }
 
-/* Row prefill.chunk in tokens. */
-static int32_t profile_chunk(const struct profile *profile)
-{
-    static const int32_t tokens[PREFILL_CHUNK_VALUES] = {
-        [PREFILL_CHUNK_STEP] = STEP_TOKENS_MAX,
-        [PREFILL_CHUNK_QUARTER] = STEP_TOKENS_MAX / 4,
-        [PREFILL_CHUNK_SIXTEENTH] = STEP_TOKENS_MAX / 16,
-    };
-    return tokens[profile->values[ROW_PREFILL_CHUNK]];
-}
-
 /* `decode` as it can read what `prefill` wrote: rows that change both what is stored and what looks
  * for it (the rotation of index keys and queries) follow the writer, or the two would not fit. */
 static struct profile reader(const struct profile *decode, const struct profile *prefill)
@@ -116,7 +106,7 @@ static struct profile reader(const struct profile *decode, const struct profile 
 static void prefill(struct audit_machine *m, struct sequence *sequence,
                     const struct profile *profile, const int32_t *ids, int32_t n, float *last)
 {
-    int32_t chunk = profile_chunk(profile);
+    int32_t chunk = schedule_chunk(profile);
     for (int32_t at = 0; at < n; at += chunk) {
         int32_t take = min(chunk, n - at);
         feed(m, sequence, profile, LEG_PREFILL, ids + at, take, at + take == n ? last : NULL);
@@ -352,7 +342,7 @@ void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n,
     sequence_reset(m->other);
     for (int32_t at = 0, i = 0, take; at < n; at += take, i++) {
         int32_t size = plans[way].sizes[i % 5];
-        take = min(size > 0 ? size : profile_chunk(profile), n - at);
+        take = min(size > 0 ? size : schedule_chunk(profile), n - at);
         if (way == WAY_STORED && at > 0) {
             at = store_and_load(m, m->main);
             take = min(take, n - at);

@@ -8,6 +8,16 @@
 _Static_assert(STEP_PREFILL_MIXED_MAX >= SESSIONS_MAX, "every prompt advances in a mixed step");
 _Static_assert(STEP_TOKENS_MAX >= STEP_PREFILL_MIXED_MAX + SESSIONS_MAX, "decodes fit beside it");
 
+int32_t schedule_chunk(const struct profile *profile)
+{
+    static const int32_t tokens[PREFILL_CHUNK_VALUES] = {
+        [PREFILL_CHUNK_STEP] = STEP_TOKENS_MAX,
+        [PREFILL_CHUNK_QUARTER] = STEP_TOKENS_MAX / 4,
+        [PREFILL_CHUNK_SIXTEENTH] = STEP_TOKENS_MAX / 16,
+    };
+    return tokens[profile->values[ROW_PREFILL_CHUNK]];
+}
+
 static int32_t min(int32_t a, int32_t b)
 {
     return a < b ? a : b;

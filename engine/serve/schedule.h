@@ -16,6 +16,8 @@
 #ifndef V4BOX_ENGINE_SCHEDULE_H
 #define V4BOX_ENGINE_SCHEDULE_H
 
+#include "engine/precision/profile.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -45,6 +47,9 @@ struct schedule_slot {
  *        one; n_decode: timelines in this step that could guess
  *  @return 0 to depth_max: deep enough that the last one is still likely to be of use */
 int32_t schedule_draft_depth(int32_t depth_max, int32_t n_decode, double right, int32_t quiet);
+
+/** The most tokens of a prompt that one step takes: the profile's row prefill.chunk. */
+int32_t schedule_chunk(const struct profile *profile);
 
 /**
  * Fills take [n_slots] with how many tokens each timeline feeds in the next step.

@@ -16,14 +16,9 @@ static struct schedule_slot hunger(const struct timeline *t)
 {
     if (t->request == NULL)
         return (struct schedule_slot){0};
-    static const int32_t CHUNKS[PREFILL_CHUNK_VALUES] = {
-        [PREFILL_CHUNK_STEP] = STEP_TOKENS_MAX,
-        [PREFILL_CHUNK_QUARTER] = STEP_TOKENS_MAX / 4,
-        [PREFILL_CHUNK_SIXTEENTH] = STEP_TOKENS_MAX / 16,
-    };
     struct schedule_slot slot = {.profile = t->profile_hash, .starved = t->starved};
     int32_t rest = t->request->n_ids - t->n_ids;
-    int32_t chunk = CHUNKS[t->request->profile.values[ROW_PREFILL_CHUNK]];
+    int32_t chunk = schedule_chunk(&t->request->profile);
     slot.decode = t->n_next > 0;
     ASSERT(slot.decode || rest > 0);
     if (!slot.decode)
