@@ -96,20 +96,27 @@ export async function scripted({ engine, model }) {
       reasoning: [{ say: thinks(words, "Yes."), token_ms: 20 }, ({ delta }) => delta.reasoning_content],
       content: [{ say: thinks("Hm.", words), token_ms: 20 }, ({ delta }) => delta.content],
       arguments: [{ say: thinks("Hm.", "Yes." + calls(call("write", { filePath: "a", content: words }))), token_ms: 20 },
-        ({ delta }) => delta.content === "Yes."],
+        ({ delta }) => delta.content?.endsWith("."), 300],
     };
-    for (const [name, [rule, there]] of Object.entries(phases)) {
+    const told = () => [...server.err.matchAll(/answer=(\d+) profile=\S+ finish=cancelled/g)];
+    for (const [name, [rule, there, then_ms = 0]] of Object.entries(phases)) {
       server.play([rule]);
       const abort = new AbortController();
       const request = askTool("leave " + name, { stream: true, thinking: { type: "enabled" } });
-      const before = await untilIdle(server);
+      const before = await untilIdle(server), left = told().length;
       const stream = await server.client.chat.completions.create(request, { signal: abort.signal });
-      for await (const { choices: [choice] } of stream) if (there(choice)) break;
+      for await (const { choices: [choice] } of stream) {
+        if (there(choice) && then_ms === 0) break;
+        // a call is told when it is complete: only time tells that it has begun
+        if (there(choice)) setTimeout(() => abort.abort(), then_ms);
+      }
       abort.abort();
       const after = await untilIdle(server);
       assert.equal(after.requests, before.requests + 1);
-      const said = [...server.err.matchAll(/answer=(\d+) finish=cancelled/g)].at(-1);
+      await until(server, () => told().length > left); // the line may come after the counters
+      const said = told().at(-1);
       assert.ok(Number(said[1]) < 300, `${name}: ${said}`); // of more than 400
+      assert.ok(Number(said[1]) > (then_ms > 0 ? 8 : -1), `${name}: ${said}`);
       // what it has read of the prompt stays
       server.play([{ say: "Yes." }]);
       const again = await server.client.chat.completions.create({ ...request, stream: false, thinking: { type: "disabled" } });

@@ -126,7 +126,7 @@ async function killed(t, box) {
     run.child.kill("SIGKILL");
     await run.ended;
     await untilIdle(server);
-    const said = [...server.err.slice(mark).matchAll(/answer=(\d+) finish=cancelled/g)].map(([, n]) => Number(n));
+    const said = [...server.err.slice(mark).matchAll(/answer=(\d+) profile=\S+ finish=cancelled/g)].map(([, n]) => Number(n));
     t.diagnostic(`${phase}: ended after ${said} tokens`);
     assert.ok(said.length === 1 && said[0] < 500, `${said}`);
   }
