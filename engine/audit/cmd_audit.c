@@ -6,12 +6,10 @@
 #include "engine/audit/culprit.h"
 #include "engine/audit/report.h"
 #include "engine/audit/tests.h"
-#include "engine/base/file.h"
 #include "engine/commands.h"
 #include "engine/model/options.h"
 #include "kernels/check.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

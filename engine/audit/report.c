@@ -15,17 +15,6 @@ const char *audit_verdict_name(enum audit_verdict verdict)
     return VERDICT_NAMES[verdict];
 }
 
-bool audit_verdict_parse(const char *name, enum audit_verdict *out)
-{
-    for (int i = 0; i < VERDICTS; i++) {
-        if (strcmp(name, VERDICT_NAMES[i]) == 0) {
-            *out = (enum audit_verdict)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 enum audit_verdict audit_verdict_worst(enum audit_verdict a, enum audit_verdict b)
 {
     static const int severity[VERDICTS] = {

@@ -23,8 +23,6 @@ enum audit_verdict {
     VERDICTS,
 };
 const char *audit_verdict_name(enum audit_verdict verdict);
-/** @return false when the name is none of the above */
-bool audit_verdict_parse(const char *name, enum audit_verdict *out);
 /** The verdict of several: the first of FAIL, INVALID, UNDECIDED, MODEL that occurs, else PASS. */
 enum audit_verdict audit_verdict_worst(enum audit_verdict a, enum audit_verdict b);
 

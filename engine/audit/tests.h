@@ -37,12 +37,4 @@ bool audit_test_parse(const char *name, enum audit_test *out);
 struct json_object *audit_test(const struct audit_run *run, enum audit_test test,
                                enum audit_verdict *verdict);
 
-/**
- * Decides one test in one configuration, for the search for a culprit: recall and needles lose an
- * answer that the reference has, logits pass their gate, replay is not bit-equal.
- * @param mixed  the rows live in prefill and in decode; .carry as the configuration has it
- */
-enum audit_verdict audit_decide(const struct audit_run *run, enum audit_test test,
-                                const struct audit_setting *mixed);
-
 #endif
