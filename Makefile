@@ -79,9 +79,12 @@ $(MUSL_LIB): $(LIB_SRC:%.c=build/musl/%.o)
 $(HOST_LIB): $(LIB_SRC:%.c=build/host/obj/%.o)
 $(MUSL_BOX): $(BOX_SRC:%.c=build/musl/%.o)
 $(HOST_BOX): $(BOX_SRC:%.c=build/host/obj/%.o)
-$(MUSL_LIB) $(HOST_LIB) $(MUSL_BOX) $(HOST_BOX):
+# An object that comes or goes makes no other one newer: the list of them is a file, too.
+build/members: FORCE
+	@mkdir -p $(@D); cmp -s $@ - <<<'$(LIB_SRC) $(BOX_SRC)' || echo '$(LIB_SRC) $(BOX_SRC)' >$@
+$(MUSL_LIB) $(HOST_LIB) $(MUSL_BOX) $(HOST_BOX): build/members
 	@rm -f $@
-	$(Q)ar rcsD $@ $^
+	$(Q)ar rcsD $@ $(filter %.o,$^)
 
 # ---- programs that ship -------------------------------------------------------------------------
 LINK_MUSL = $(Q)musl-gcc $(LDFLAGS_MUSL) $^ $(LIBS) -o $@

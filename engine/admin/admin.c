@@ -6,6 +6,7 @@
 #include "engine/admin/admin.h"
 
 #include "engine/admin/admin_commands.h"
+#include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/thread.h"
 #include "kernels/check.h"
@@ -19,7 +20,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A console that can not be accepted (no descriptors left) is tried again after this long. */
@@ -43,11 +43,10 @@ struct admin {
     struct client clients[ADMIN_CLIENTS_MAX];
 };
 
+/* Signed: deadlines are subtracted from it. */
 static int64_t now_ms(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)clock_ms();
 }
 
 /* ---- one client ----------------------------------------------------------------------------- */

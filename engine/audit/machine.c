@@ -1,6 +1,7 @@
 /* Timelines, the ways into them, and greedy answers. */
 #include "engine/audit/machine.h"
 
+#include "engine/base/fnv.h"
 #include "engine/model/logits.h"
 #include "engine/model/snapshot.h"
 #include "engine/serve/schedule.h"
@@ -9,9 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define FNV_BASIS UINT64_C(14695981039346656037)
-#define FNV_PRIME UINT64_C(1099511628211)
 
 struct audit_machine {
     struct model *model; /* borrows */
@@ -182,7 +180,6 @@ struct following {
     bool answering, on_value;
     size_t n_answer;
     double margin;
-    uint64_t hash;
 };
 
 static void follow(struct audit_machine *m, struct following *f, const float *row, int32_t id)
@@ -192,7 +189,6 @@ static void follow(struct audit_machine *m, struct following *f, const float *ro
         f->margin = f->n_answer == 0 ? here : fmin(f->margin, here);
         f->on_value = id == f->wanted.data[f->n_answer];
     }
-    f->hash = (f->hash ^ (uint64_t)id) * FNV_PRIME;
     size_t len;
     const char *bytes = tokenizer_token_bytes(m->text.tokenizer, id, &len);
     if (f->answering) {
@@ -213,8 +209,7 @@ void machine_answer(struct audit_machine *m, const struct audit_item *item,
     ASSERT(n >= 1 && n <= m->context - AUDIT_ANSWER_TOKENS);
     struct following f = {.answering = item->ids.data[n - 1] == m->text.tokens->think_close,
                           .on_value = true,
-                          .margin = NAN,
-                          .hash = FNV_BASIS};
+                          .margin = NAN};
     tokenizer_encode(m->text.tokenizer, item->value, strlen(item->value), false, &f.wanted);
     take_prompt(m, item, setting, m->a);
     for (int32_t i = 0; i < AUDIT_ANSWER_TOKENS; i++) {
@@ -227,7 +222,6 @@ void machine_answer(struct audit_machine *m, const struct audit_item *item,
     *out = (struct audit_answer){
         .grade = conversation_grade(item->value, f.said.len == 0 ? "" : f.said.data, f.said.len),
         .margin = f.margin,
-        .hash = f.hash,
     };
     ids_free(&f.wanted);
     buf_free(&f.said);
@@ -292,7 +286,7 @@ static uint64_t hash_row(const float *row, int32_t n)
     for (int32_t i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, &row[i], sizeof bits);
-        hash = (hash ^ bits) * FNV_PRIME;
+        hash = fnv_add(hash, bits);
     }
     return hash;
 }

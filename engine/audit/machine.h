@@ -35,7 +35,6 @@ struct audit_answer {
     /* Least, over the tokens of the value, of the right one's lead over the best wrong one in
      * log-probability; negative where the answer left the value.  NaN: reasoning never ended. */
     double margin;
-    uint64_t hash; /* of the sampled ids: equal answers have equal hashes */
 };
 
 /** Timelines of `context` tokens and the memory to carry them.  The model stays the caller's, who

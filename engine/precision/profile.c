@@ -1,17 +1,18 @@
 /* The built-in profiles, and what can be done with the values of one. */
 #include "engine/precision/profile.h"
 
+#include "engine/base/fnv.h"
 #include "kernels/check.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-/* FNV-1a: stable across builds, and operators make dozens of profiles, not billions. */
+/* Short enough: operators make dozens of profiles, not billions. */
 static uint64_t hash_text(uint64_t hash, const char *text)
 {
     do { /* the NUL too, so that names cannot run into each other */
-        hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
+        hash = fnv_add(hash, (uint8_t)*text);
     } while (*text++ != '\0');
     return hash;
 }
@@ -20,7 +21,7 @@ static uint64_t hash_of(const struct profile *p)
 {
     char version[16];
     snprintf(version, sizeof version, "%d", PRECISION_TABLE_VERSION);
-    uint64_t hash = hash_text(0xcbf29ce484222325u, version);
+    uint64_t hash = hash_text(FNV_BASIS, version);
     for (int row = 0; row < PRECISION_ROWS; row++) {
         hash = hash_text(hash, PRECISION[row].name);
         hash = hash_text(hash, PRECISION[row].values[p->values[row]].name);

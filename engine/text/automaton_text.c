@@ -4,6 +4,7 @@
  */
 #include "engine/text/automaton_steps.h"
 
+#include "engine/base/fnv.h"
 #include "kernels/check.h"
 
 #include <string.h>
@@ -53,9 +54,6 @@ bool object_is_complete(const struct automaton *a, const struct automaton_frame 
     }
     return true;
 }
-
-#define FNV_BASIS UINT64_C(0xCBF29CE484222325) /* FNV-1a, 64 bits */
-#define FNV_PRIME UINT64_C(0x100000001B3)
 
 struct automaton_frame key_inner(const struct automaton *a, int32_t parent, uint8_t state)
 {
@@ -152,7 +150,7 @@ bool text_feed(const struct automaton *a, struct automaton_frame *f, uint8_t byt
         f->text.length++;
     }
     if (f->flags & FLAG_KEY)
-        f->text.hash = (f->text.hash ^ byte) * FNV_PRIME;
+        f->text.hash = fnv_add(f->text.hash, byte);
     if ((f->flags & FLAG_SET) == 0)
         return true;
     uint32_t lo = f->text.lo, hi = f->text.hi;

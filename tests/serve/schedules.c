@@ -10,6 +10,7 @@
  * cold row.  Prints TAP.
  */
 #include "config/limits.h"
+#include "engine/base/fnv.h"
 #include "engine/model/model.h"
 
 #include <math.h>
@@ -98,11 +99,11 @@ static int32_t vocab(void)
 /* FNV-1a over the bits of a row. */
 static uint64_t hash_row(const float *row)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = FNV_BASIS;
     for (int32_t i = 0; i < vocab(); i++) {
         uint32_t bits;
         memcpy(&bits, &row[i], sizeof bits);
-        hash = (hash ^ bits) * 0x100000001b3u;
+        hash = fnv_add(hash, bits);
     }
     return hash;
 }
