@@ -177,7 +177,10 @@ def sets_things(box):
         out = box.serial.command(line)
         require(answer in out, "%s says %r" % (line, out))
     box.wait_healthy()
-    require(re.search(r"^network +stopped", box.serial.command("status"), re.M), "DHCP still runs")
+    deadline = time.monotonic() + 20
+    while not re.search(r"^network +stopped", box.serial.command("status"), re.M):
+        require(time.monotonic() < deadline, "DHCP still runs")
+        time.sleep(0.2)
 
 
 def leaves_things(box):
