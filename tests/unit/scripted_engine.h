@@ -124,6 +124,33 @@ static inline void say_only(const char *text, enum end_reason reason)
     say(text, strlen(text));
 }
 
+/* Whatever a model may say: reasoning, words that are hard to escape, calls, and an end anywhere.
+ */
+static inline void say_anything(bool thinking)
+{
+    static const char *const WORDS[] = {"2>&1", "</",       "]]>", "\"\\\n\t", "\xF0\x9F\x98\x80",
+                                        "é",    "password", " No", " a b c",   "Stop"};
+    struct buf text = {0};
+    for (uint32_t n = thinking ? below(4) : 0; n > 0; n--)
+        buf_puts(&text, WORDS[below(10)]);
+    if (thinking)
+        buf_puts(&text, "\2");
+    for (uint32_t n = below(5); n > 0; n--)
+        buf_puts(&text, WORDS[below(10)]);
+    if (below(2) == 0) {
+        buf_puts(&text, "\n\n<" MARK "tool_calls>\n");
+        for (uint32_t n = 1 + below(3); n > 0; n--)
+            buf_puts(&text, below(2) == 0 ? WRITE("a \"b\" é") : WRITE(""));
+        buf_puts(&text, "</" MARK "tool_calls>");
+    }
+    say_only(buf_cstr(&text), END_STOP);
+    buf_free(&text);
+    if (below(3) == 0) {
+        script.n = (int)below((uint32_t)script.n + 1);
+        script.reason = END_LENGTH;
+    }
+}
+
 /* ---- what a client reads --------------------------------------------------------------------- */
 
 static inline struct ids script_ids(void)

@@ -4,42 +4,21 @@
  */
 #include "engine/text/answer.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/unit/demo_tokenizer.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-static struct tokenizer *tokenizer;
-static struct chat_tokens tokens;
 static int32_t byte_ids[256]; /* the token of each single byte */
 
-static int open_tokenizer(void **state)
+static int open_all(void **state)
 {
-    (void)state;
-    struct error err = {0};
-    if (tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err) != OK ||
-        chat_tokens_find(tokenizer, &tokens, &err) != OK) {
-        print_error("%s\n", err.text);
+    if (open_tokenizer(state) != 0)
         return -1;
-    }
-    for (int32_t id = tokenizer_vocab_size(tokenizer) - 1; id >= 0; id--) {
-        size_t len;
-        const char *bytes = tokenizer_token_bytes(tokenizer, id, &len);
-        if (len == 1)
-            byte_ids[(unsigned char)bytes[0]] = id;
-    }
-    return 0;
-}
-
-static int close_tokenizer(void **state)
-{
-    (void)state;
-    tokenizer_close(tokenizer);
+    tokens_of_bytes(byte_ids);
     return 0;
 }
 
@@ -448,5 +427,5 @@ int main(void)
         cmocka_unit_test(test_random_answers),
         cmocka_unit_test(test_nothing_is_held_needlessly),
     };
-    return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
+    return cmocka_run_group_tests(tests, open_all, close_tokenizer);
 }

@@ -6,10 +6,8 @@
 #include "engine/base/file.h"
 #include "engine/text/chat.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/unit/demo_tokenizer.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,28 +22,6 @@
 #define NOTHINK "</think>"
 #define DSML    "｜DSML｜"
 #define VECTORS "tests/data/encoding/"
-
-static struct tokenizer *tokenizer;
-static struct chat_tokens tokens;
-
-static int open_tokenizer(void **state)
-{
-    (void)state;
-    struct error err = {0};
-    if (tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err) != OK ||
-        chat_tokens_find(tokenizer, &tokens, &err) != OK) {
-        print_error("%s\n", err.text);
-        return -1;
-    }
-    return 0;
-}
-
-static int close_tokenizer(void **state)
-{
-    (void)state;
-    tokenizer_close(tokenizer);
-    return 0;
-}
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 

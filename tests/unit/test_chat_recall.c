@@ -4,35 +4,11 @@
  */
 #include "engine/text/chat.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/unit/demo_tokenizer.h"
+
 #include <string.h>
 
 #include <cmocka.h>
-
-static struct tokenizer *tokenizer;
-static struct chat_tokens tokens;
-
-static int open_tokenizer(void **state)
-{
-    (void)state;
-    struct error err = {0};
-    if (tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err) != OK ||
-        chat_tokens_find(tokenizer, &tokens, &err) != OK) {
-        print_error("%s\n", err.text);
-        return -1;
-    }
-    return 0;
-}
-
-static int close_tokenizer(void **state)
-{
-    (void)state;
-    tokenizer_close(tokenizer);
-    return 0;
-}
 
 /* ---- a memory that says what it is told to --------------------------------------------------- */
 

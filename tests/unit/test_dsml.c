@@ -6,18 +6,13 @@
 #include "engine/text/answer.h"
 #include "engine/text/dsml.h"
 
+#include "tests/unit/demo_tokenizer.h"
 #include "tests/unit/dsml_model.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
 #include <cmocka.h>
 
-static struct tokenizer *tokenizer;
-static struct chat_tokens tokens;
 static int32_t byte_ids[256];
 static struct json_object *tools;
 
@@ -31,28 +26,16 @@ static const char TOOLS[] =
 static int open_all(void **state)
 {
     struct error err = {0};
-    (void)state;
-    if (tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err) != OK ||
-        chat_tokens_find(tokenizer, &tokens, &err) != OK ||
-        json_parse(TOOLS, sizeof TOOLS - 1, &tools, NULL, &err) != OK) {
-        print_error("%s\n", err.text);
+    if (open_tokenizer(state) != 0)
         return -1;
-    }
-    for (int32_t id = tokenizer_vocab_size(tokenizer) - 1; id >= 0; id--) {
-        size_t len;
-        const char *bytes = tokenizer_token_bytes(tokenizer, id, &len);
-        if (len == 1)
-            byte_ids[(unsigned char)bytes[0]] = id;
-    }
-    return 0;
+    tokens_of_bytes(byte_ids);
+    return json_parse(TOOLS, sizeof TOOLS - 1, &tools, NULL, &err) == OK ? 0 : -1;
 }
 
 static int close_all(void **state)
 {
-    (void)state;
     json_object_put(tools);
-    tokenizer_close(tokenizer);
-    return 0;
+    return close_tokenizer(state);
 }
 
 /* ---- random numbers -------------------------------------------------------------------------- */

@@ -2,16 +2,13 @@
  * Token masks over the embedded model's vocabulary: the phases of an answer, every mask against
  * tokens tried one by one, replay, and rules that cannot be compiled.
  */
+#include "tests/unit/demo_tokenizer.h"
 #include "tests/unit/schema_texts.h"
 
 #include "engine/text/dsml.h"
 #include "engine/text/mask.h"
 #include "engine/text/mask_vocab.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
 #include <cmocka.h>
@@ -19,18 +16,15 @@
 #define MARK  "｜DSML｜"
 #define WORDS 4096
 
-static struct tokenizer *tokenizer;
-static struct chat_tokens tokens;
 static struct mask_vocab *vocab;
 static uint64_t bits[WORDS];
 
 static int open_vocab(void **state)
 {
-    (void)state;
     struct error err = {0};
-    if (tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err) != OK ||
-        chat_tokens_find(tokenizer, &tokens, &err) != OK ||
-        mask_vocab_create(tokenizer, &tokens, &vocab, &err) != OK) {
+    if (open_tokenizer(state) != 0)
+        return -1;
+    if (mask_vocab_create(tokenizer, &tokens, &vocab, &err) != OK) {
         print_error("%s\n", err.text);
         return -1;
     }
@@ -39,10 +33,8 @@ static int open_vocab(void **state)
 
 static int close_vocab(void **state)
 {
-    (void)state;
     mask_vocab_destroy(vocab);
-    tokenizer_close(tokenizer);
-    return 0;
+    return close_tokenizer(state);
 }
 
 /* ---- helpers --------------------------------------------------------------------------------- */
