@@ -82,6 +82,7 @@ struct engine_event {
     enum engine_event_kind kind;
     int32_t id;                  /* EVENT_TOKEN */
     int32_t done, total, reused; /* EVENT_PREFILL: prompt tokens; reused ones were not computed */
+    int32_t guessed;             /* EVENT_END: most tokens that were guessed ahead at once */
     enum end_reason reason;
     const struct token_logprobs *logprobs; /* EVENT_TOKEN: during the call; NULL: not asked for */
 };

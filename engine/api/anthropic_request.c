@@ -404,6 +404,7 @@ static const struct {
     {"temperature", NULL},
     {"top_p", NULL},
     {"thinking", NULL},
+    {"profile", NULL},
     {"tools", copy_tools},
     {"tool_choice", copy_choice},
     {"stop_sequences", copy_stops},

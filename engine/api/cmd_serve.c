@@ -11,6 +11,7 @@
 #include "engine/commands.h"
 #include "engine/model/model.h"
 #include "engine/precision/control.h"
+#include "engine/precision/served.h"
 
 #include "config/defaults.h"
 #include "config/limits.h"
@@ -200,7 +201,9 @@ static enum status open_profiles(struct box *box, const struct flags *flags, str
     const struct control_options options = {.engine = box->engine,
                                             .store = box->profiles,
                                             .render = api_probe_render,
-                                            .render_user = &box->api};
+                                            .render_user = &box->api,
+                                            .serve = served_run,
+                                            .serve_user = box->engine};
     status = control_start(&options, &box->control, err);
     box->api.profiles = box->profiles;
     box->api.control = box->control;

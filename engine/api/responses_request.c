@@ -367,6 +367,7 @@ static const struct {
     {"temperature", "temperature", NULL},
     {"top_p", "top_p", NULL},
     {"top_logprobs", "top_logprobs", NULL},
+    {"profile", "profile", NULL},
     {"parallel_tool_calls", "parallel_tool_calls", NULL},
     {"include", NULL, copy_include},
     {"tools", NULL, copy_tools},

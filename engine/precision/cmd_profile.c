@@ -6,6 +6,7 @@
 #include "engine/model/options.h"
 #include "engine/precision/proof.h"
 #include "engine/precision/rank.h"
+#include "engine/precision/served.h"
 #include "kernels/check.h"
 
 #include <stdio.h>
@@ -66,11 +67,15 @@ static void table_dump(struct buf *out)
 
 /* ---- proof and ranking ---------------------------------------------------------------------- */
 
-static enum status run_verify(struct lab *lab, const struct profile_options *o, struct buf *out)
+static enum status run_verify(struct lab *lab, struct engine *engine,
+                              const struct profile_options *o, struct buf *out)
 {
     struct proof *proof = calloc(1, sizeof *proof);
     ASSERT(proof != NULL);
-    proof_run(lab, &(struct proof_options){.profile = &o->profile}, proof);
+    proof_run(
+        lab,
+        &(struct proof_options){.profile = &o->profile, .serve = served_run, .serve_user = engine},
+        proof);
     (o->json ? proof_json : proof_text)(proof, out);
     enum status status = proof->good ? OK : ERR_CHECK;
     free(proof);
@@ -104,21 +109,27 @@ static enum status run_on_model(const char *verb, const struct profile_options *
                                 struct error *err)
 {
     struct model *model;
+    struct engine *engine;
     struct buf out = {0};
     const struct model_options options = {.isa = o->isa, .threads = o->threads};
+    const struct engine_options serving = {
+        .sessions_max = 1, .context_max = 2 * STEP_TOKENS_MAX, .queue_max = 1};
     enum status status = model_open(o->model, &options, &model, err);
+    if (status == OK)
+        status = engine_create(model, &serving, &engine, err);
     if (status != OK)
         return status;
     struct lab *lab = calloc(1, sizeof *lab);
     ASSERT(lab != NULL);
-    lab_open_model(lab, model);
-    status = strcmp(verb, "verify") == 0 ? run_verify(lab, o, &out) : run_rank(lab, o, &out, err);
+    lab_open_engine(lab, engine);
+    status = strcmp(verb, "verify") == 0 ? run_verify(lab, engine, o, &out)
+                                         : run_rank(lab, o, &out, err);
     fwrite(out.data, 1, out.len, stdout);
     if (o->json && out.len > 0)
         putchar('\n');
     buf_free(&out);
     free(lab);
-    model_close(model);
+    engine_destroy(engine);
     return status;
 }
 

@@ -106,8 +106,11 @@ static void proof_keep(struct control *c)
 
 static void prove(struct control *c, const struct profile *profile, struct control_result *result)
 {
-    const struct proof_options options = {
-        .profile = profile, .render = c->options.render, .render_user = c->options.render_user};
+    const struct proof_options options = {.profile = profile,
+                                          .render = c->options.render,
+                                          .render_user = c->options.render_user,
+                                          .serve = c->options.serve,
+                                          .serve_user = c->options.serve_user};
     proof_run(&c->lab, &options, c->proof);
     proof_text(c->proof, &result->text);
     result->good = c->proof->good;

@@ -18,6 +18,8 @@ struct control_options {
     struct store *store;   /* borrows */
     proof_render_fn *render;
     void *render_user; /* borrows */
+    proof_serve_fn *serve;
+    void *serve_user; /* borrows */
 };
 
 /** Lets the store's profile serve and starts the thread.

@@ -223,11 +223,9 @@ static void judge_modules(struct proof *p, const struct proof_options *o)
         bool prompt = PRECISION[row].legs == 1u << LEG_PROMPT;
         if (prompt && o->render != NULL)
             judge_prompt(p, o, (enum precision_row)row, &base);
-        for (int leg = 0; leg < LEGS && !(prompt && o->render != NULL); leg++) {
-            if (PRECISION[row].legs >> leg & 1)
-                proof_mark(p, (enum precision_row)row, KIND_BOX, (enum leg)leg, PROOF_UNPROVEN,
-                           "%s", "obeyed by the engine; changes no number");
-        }
+        else if (prompt)
+            proof_mark(p, (enum precision_row)row, KIND_BOX, LEG_PROMPT, PROOF_UNPROVEN, "%s",
+                       "nothing is rendered here");
     }
     ids_free(&base);
 }
@@ -285,6 +283,7 @@ void proof_run(struct lab *lab, const struct proof_options *options, struct proo
     if (out->complete) {
         judge_witnesses(out, lab->config, own);
         judge_modules(out, options);
+        proof_serve_run(out, options, lab->config->num_nextn_predict_layers > 0);
     }
     free(own);
     out->complete = out->complete && !lab->gone;

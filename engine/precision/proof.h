@@ -8,6 +8,7 @@
 #ifndef V4BOX_ENGINE_PRECISION_PROOF_H
 #define V4BOX_ENGINE_PRECISION_PROOF_H
 
+#include "config/limits.h"
 #include "engine/base/buf.h"
 #include "engine/precision/lab.h"
 #include "engine/precision/profile.h"
@@ -51,10 +52,23 @@ struct proof {
  *  @own out: the caller's */
 typedef void proof_render_fn(void *user, const struct profile *profile, struct ids *out);
 
+/* What the engine did with requests of the proof's own, by the events that it told of them. */
+struct proof_served {
+    int32_t piece;  /* most tokens of a prompt that one step took */
+    int32_t reused; /* tokens that a second prompt, the first with its answer and more, continued */
+    int32_t guessed;                     /* most tokens guessed ahead at once */
+    int32_t answer[PROOF_ANSWER_TOKENS]; /* to the first prompt, greedily */
+    bool alone;                          /* nobody else was served meanwhile */
+};
+/** Lets a request run under `profile` from its prompt to its end.  @return false: it could not */
+typedef bool proof_serve_fn(void *user, const struct profile *profile, struct proof_served *out);
+
 struct proof_options {
     const struct profile *profile;
     proof_render_fn *render; /* NULL: rows of the prompt stay unproven */
     void *render_user;
+    proof_serve_fn *serve; /* NULL: rows of the engine around the network stay unproven */
+    void *serve_user;
 };
 
 /** Proves one profile; takes some seconds on the embedded model. */

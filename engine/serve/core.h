@@ -43,6 +43,7 @@ struct request {
     int32_t n_answer; /* tokens delivered */
     double right;     /* share of the guesses of late that were right; 1 at the start */
     int32_t quiet;    /* tokens since the last guess */
+    int32_t guessed;  /* most tokens guessed ahead at once */
 };
 
 /* A token timeline: what the model has been fed, kept after the answer for a later continuation. */

@@ -31,8 +31,9 @@ void request_finish(struct engine *e, struct request *r, enum end_reason reason)
         e->stats.running--;
     }
     r->state = REQUEST_FREE;
+    int32_t guessed = r->guessed;
     pthread_mutex_unlock(&e->lock);
-    on_event(user, &(struct engine_event){.kind = EVENT_END, .reason = reason});
+    on_event(user, &(struct engine_event){.kind = EVENT_END, .reason = reason, .guessed = guessed});
 }
 
 /* ---- early ends and admission --------------------------------------------------------------- */

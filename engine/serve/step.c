@@ -225,6 +225,8 @@ static void draft(struct engine *e, struct timeline *t, int32_t depth)
                                          .beyond = t->n_next - 1};
         model_draft(e->model, &t->request->profile, &segment, 1);
     }
+    if (t->n_next - 1 > t->request->guessed)
+        t->request->guessed = t->n_next - 1;
 }
 
 /* ---- a step --------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@ LIBRARIES = ["-ljson-c", "-lmicrohttpd", "-lutf8proc", "-lsodium", "-lm", "-lpth
 ATTENTION, COMPRESSOR = "kernels/cpu/cpu_attention.c", "kernels/cpu/cpu_compressor.c"
 EXPERTS, STREAMS = "kernels/cpu/cpu_experts.c", "kernels/cpu/cpu_streams.c"
 FORWARD, NUMERICS = "engine/model/forward.c", "engine/model/numerics.c"
+SCHEDULE, TIMELINE, STEP = "engine/serve/schedule.c", "engine/serve/timeline.c", "engine/serve/step.c"
 ATTEND = """        p->math == ATTN_FP32
             ? attend_at_once(b, s, p->precise, n, &heads)
             : attend_in_tiles(b, s, p->math == ATTN_BF16 ? ATTENDED_MAX : ATTN_SPLIT, n, &heads);
@@ -70,6 +71,19 @@ LIES = {
     "draft block with wide inputs": ("official", FORWARD, ".round_in = r->routed_in,",
                                      ".round_in = place.kind == KIND_DRAFT ? ROUND_NONE : r->routed_in,",
                                      "wrong", "moe.experts", "draft", "decode"),
+    # the engine around the network: what it does with a request is looked at, not what it was told
+    "every chunk fills its step": ("official,prefill.chunk=quarter", SCHEDULE,
+                                   "tokens[profile->values[ROW_PREFILL_CHUNK]]",
+                                   "((void)profile, (void)tokens, STEP_TOKENS_MAX)",
+                                   "wrong", "prefill.chunk", "box", "prefill"),
+    "nothing is continued": ("official", TIMELINE, "PREFIX_REUSE_ON;", "PREFIX_REUSE_ON && r->n_ids == 0;",
+                             "wrong", "prefix.reuse", "box", "state"),
+    "guesses one token ahead whatever is asked": ("official,draft.depth=3", STEP,
+                                                  "int32_t depth = r->profile.values[ROW_DRAFT_DEPTH];",
+                                                  "int32_t depth = r->profile.values[ROW_DRAFT_DEPTH] > 0;",
+                                                  "wrong", "draft.depth", "box", "decode"),
+    "guesses without being asked": ("official", STEP, "int32_t depth = r->profile.values[ROW_DRAFT_DEPTH];",
+                                    "int32_t depth = 1;", "wrong", "draft.depth", "box", "decode"),
     "no witness": ("balanced", ATTENTION, "    cpu_testify(b, ROW_ATTN_QNORM, &p->place, p->n);\n", "",
                    "unproven", "attn.qnorm", "csa", "prefill"),
 }

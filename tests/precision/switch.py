@@ -68,6 +68,14 @@ class Box:
         choices = [json.loads(event)["choices"] for event in events[:-1]]
         return 200, profile, "".join(c[0]["delta"].get("content") or "" for c in choices if c)
 
+    def post(self, path, body, key=None):
+        """@return status, the profile's header, answer"""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        connection.request("POST", path, json.dumps(body),
+                           {"Authorization": f"Bearer {key or self.key}", "Content-Type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("x-v4box-profile"), json.loads(answer.read())
+
     def stop(self, how=signal.SIGTERM):
         self.process.send_signal(how)
         self.process.wait(timeout=SECONDS)
@@ -130,7 +138,12 @@ def under_load(box):
     for client in clients:
         client.start()
     seen = [(line, terminal.run(line)) for line in (
-        "profile set fast", "profile set official --drain", "profile set reference --try 10m", "profile rollback")]
+        "profile set fast", "profile set official --drain", "profile set reference --try 10m")]
+    end = time.monotonic() + SECONDS
+    while not any(answer[2] == "reference" for client in clients for answer in client.answers):
+        assert time.monotonic() < end, "nobody was answered on trial"
+        time.sleep(0.1)
+    seen.append(("profile rollback", terminal.run("profile rollback")))
     time.sleep(1)
     for client in clients:
         client.go = False
@@ -170,6 +183,35 @@ def test_streams(box):
     check("the profiles can be told apart by these answers", bool(differ), "all say the same")
 
 
+SURFACES = {"/v1/messages": {"max_tokens": 4, "messages": [{"role": "user", "content": PROMPTS[0]}]},
+            "/v1/responses": {"max_output_tokens": 4, "input": PROMPTS[0]},
+            "/v1/chat/completions": {"max_tokens": 4, "messages": [{"role": "user", "content": PROMPTS[0]}]}}
+
+
+def test_surfaces(box):
+    """The field means the same on every surface, and who computed an answer stands everywhere."""
+    other = box.console("keys create other").split()[0]
+    for path, body in SURFACES.items():
+        body = {"model": "deepseek-v4-demo", **body}
+        status, header, answer = box.post(path, {**body, "profile": "fast"})
+        name, hash = re.fullmatch(r"(\w+); hash=([0-9a-f]{16})", header).groups()
+        check(f"{path}: the named profile computes it, and header and usage say so",
+              status == 200 and name == "fast" and
+              (answer["usage"]["v4box"]["profile"], answer["usage"]["v4box"]["profile_hash"]) == (name, hash),
+              str((status, header, answer)))
+        log = open(os.path.join(box.path, "log")).read()
+        check(f"{path}: so does the log", re.search(f"answer=4 profile=fast/{hash} ", log), log[-500:])
+        status, _, answer = box.post(path, {**body, "profile": "nobody"})
+        check(f"{path}: an unknown one is refused in the surface's own form, with the field",
+              status == 400 and answer["error"]["param"] == "profile" and
+              (answer.get("type") == "error") == (path == "/v1/messages"), str(answer))
+        status, _, answer = box.post(path, {**body, "profile": 7})
+        check(f"{path}: so is a number", status == 400 and answer["error"]["param"] == "profile", str(answer))
+        status, _, answer = box.post(path, {**body, "profile": "fast"}, other)
+        check(f"{path}: a key without the right may not name one",
+              status == 403 and answer["error"]["code"] == "profile_not_allowed", str(answer))
+
+
 def test_named(box):
     """A request that names a profile."""
     refused = box.ask(PROMPTS[0], profile="fast")
@@ -180,6 +222,7 @@ def test_named(box):
     check("a key with the right may", named[:2] == (200, "fast"), str(named))
     check("an unknown one is refused", box.ask(PROMPTS[0], profile="nobody")[0] == 400)
     check("the others go on under theirs", box.ask(PROMPTS[0])[1] == "official")
+    test_surfaces(box)
 
 
 def test_cut(box):
@@ -209,7 +252,7 @@ def test_wrong(box):
 
 def main():
     subprocess.run(["rm", "-rf", FOLDER], check=True)
-    box = Box("box")
+    box = Box("box", "--profile", "official")
     try:
         test_streams(box)
         test_named(box)
