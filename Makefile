@@ -278,6 +278,10 @@ audit-faults: build/engine ## plant defects in engines of their own and see what
 test-load: build/engine ## hostile load on the API: 10,000 connections, slow clients, bodies of 32 MiB
 	@tests/api/run.sh --part load
 
+.PHONY: inventory
+inventory: build/engine ## what eight well-known shortcuts cost and buy on the embedded model, as a table
+	@$(PYTHON) tools/inventory.py
+
 # Not a suite of `make test`: it fetches 400 MB, and takes ten minutes and more.
 test-harness: build/engine build/engine-scripted ## let real agent harnesses (opencode, Claude Code) work with the box, offline
 	@tests/harness/run.sh opencode.js

@@ -264,4 +264,5 @@ def main():
     return not all(results)
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
