@@ -269,9 +269,9 @@ soak-serve: build/schedules build/synth ## random schedules through the serving 
 test-gpu: gpu build/synth ## check the GPU backend and the worker on the GPU of this machine
 	@tools/gpu.sh
 
-# Not a suite of `make test`: a search for each of a dozen builds takes minutes.
+# Not a suite of `make test`: a search for each of thirty builds takes twenty minutes.
 audit-faults: build/engine ## plant defects in engines of their own and see what the audit makes of them
-	@/usr/bin/python3 tests/audit/planted.py
+	@/usr/bin/python3 tests/audit/planted.py --json build/audit/planted.json
 
 # Not a suite of `make test`: it takes minutes.
 .PHONY: test-load

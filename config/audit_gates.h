@@ -31,6 +31,8 @@
 #define AUDIT_ALPHA      0.01
 #define AUDIT_BETA       0.05
 #define AUDIT_CONFIDENCE 0.95
+/* Chance that a search takes a configuration with a flaky fault for a good one. */
+#define AUDIT_MISS 1e-3
 /* Below this share of right answers in the reference profile the items say nothing: MODEL. */
 #define AUDIT_MODEL_SHARE 0.5
 /* Fewer positions have no 99.9 %, which would be the largest of them, and no growth. */

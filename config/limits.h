@@ -344,6 +344,8 @@
 #define AUDIT_PRIOR_TOKENS 256
 /* Items on which a search decides: one would do for a fault that always shows. */
 #define AUDIT_FAILING_MAX 3
+/* Share of runs in which a flaky fault shows: at 5 % a configuration is good after 135 runs. */
+#define AUDIT_PERCENT_MIN 5
 /* The search for a culprit: rows are bits of a word; 48 verdicts try 24 rows one at a time both
  * ways, and are two hours for a test of two minutes; more culprits than 8 are a broken build. */
 #define ISOLATE_ROWS_MAX     64

@@ -2,9 +2,11 @@
  * `engine audit`: opens a model, runs tests, searches for a culprit, writes the report; or shows
  * and compares reports that were written before.  Exit code 1 when the verdict is FAIL.
  */
+#include "config/audit_gates.h"
 #include "config/version.h"
 #include "engine/audit/culprit.h"
 #include "engine/audit/report.h"
+#include "engine/audit/stats.h"
 #include "engine/audit/tests.h"
 #include "engine/commands.h"
 #include "engine/model/options.h"
@@ -16,18 +18,19 @@
 #include <time.h>
 
 static const char USAGE[] =
-    "usage: engine audit floor|replay|logits|recall|needle|all --model DIR\n"
+    "usage: engine audit prompt|floor|replay|logits|recall|needle|all --model DIR\n"
     "         [--profile NAME[,ROW=VALUE]..] [--reference NAME[,ROW=VALUE]..]\n"
     "         [--budget quick|1m|5m|30m|3h] [--seed N] [--context N] [--isa ..] [--threads N]\n"
     "         [--json FILE] [--html FILE]\n"
-    "       engine audit isolate --test replay|logits|recall|needle --model DIR ..\n"
+    "       engine audit isolate --test prompt|replay|logits|recall|needle [--percent N] --model "
+    "DIR ..\n"
     "       engine audit show FILE | diff FILE FILE\n";
 
 struct options {
     const char *what, *dir, *budget, *test, *json, *html;
     struct profile profile, reference;
     struct model_options model;
-    int32_t threads, seed, context;
+    int32_t threads, seed, context, percent;
 };
 
 /* All that a run owns. */
@@ -51,6 +54,7 @@ static enum status options_read(int argc, char **argv, struct options *o, struct
         {"--test", FLAG_TEXT, &o->test, .required = false},
         {"--seed", FLAG_NUMBER, &o->seed, .required = false},
         {"--context", FLAG_NUMBER, &o->context, .required = false},
+        {"--percent", FLAG_NUMBER, &o->percent, .required = false},
         {"--json", FLAG_TEXT, &o->json, .required = false},
         {"--html", FLAG_TEXT, &o->html, .required = false},
         {"--isa", FLAG_ISA, &o->model.isa, .required = false},
@@ -61,6 +65,7 @@ static enum status options_read(int argc, char **argv, struct options *o, struct
                           .profile = *profile_builtin_at(PROFILE_BALANCED),
                           .reference = *profile_builtin_at(PROFILE_REFERENCE),
                           .context = CONTEXT_DEFAULT,
+                          .percent = 100,
                           .seed = 1};
     enum status status = flags_parse(argc - 1, argv + 1, flags, sizeof flags / sizeof *flags, err);
     if (status != OK)
@@ -69,6 +74,8 @@ static enum status options_read(int argc, char **argv, struct options *o, struct
         return error_set(err, ERR_USAGE, "--budget: want quick, 1m, 5m, 30m or 3h");
     if (o->context < 2 * STEP_TOKENS_MAX || o->context > POSITIONS_MAX)
         return error_set(err, ERR_USAGE, "--context: %d to %d", 2 * STEP_TOKENS_MAX, POSITIONS_MAX);
+    if (o->percent < AUDIT_PERCENT_MIN || o->percent > 100)
+        return error_set(err, ERR_USAGE, "--percent: %d to 100", AUDIT_PERCENT_MIN);
     o->model.threads = o->threads;
     return OK;
 }
@@ -157,12 +164,14 @@ static void run_test(const struct audit_run *run, enum audit_test test, struct j
 static enum status audit_work(struct audit *a, enum audit_verdict *worst, struct error *err)
 {
     const struct options *o = &a->options;
-    struct audit_run run = {.machine = a->machine,
-                            .text = &a->text,
-                            .profile = &o->profile,
-                            .reference = &o->reference,
-                            .budget = audit_budget(o->budget),
-                            .seed = (uint64_t)o->seed << 20};
+    struct audit_run run = {
+        .machine = a->machine,
+        .text = &a->text,
+        .profile = &o->profile,
+        .reference = &o->reference,
+        .budget = audit_budget(o->budget),
+        .seed = (uint64_t)o->seed << 20,
+        .repeats = o->percent == 100 ? 1 : stats_repeats(o->percent / 100.0, AUDIT_MISS)};
     struct json_object *tests = json_object_object_get(a->report, "tests");
     enum audit_test test;
     double start = seconds();
@@ -172,7 +181,8 @@ static enum status audit_work(struct audit *a, enum audit_verdict *worst, struct
             run_test(&run, (enum audit_test)i, tests, worst);
     } else if (strcmp(o->what, "isolate") == 0) {
         if (o->test == NULL || !audit_test_parse(o->test, &test) || test == TEST_FLOOR)
-            return error_set(err, ERR_USAGE, "--test: want replay, logits, recall or needle");
+            return error_set(err, ERR_USAGE,
+                             "--test: want prompt, replay, logits, recall or needle");
         enum isolate_outcome outcome;
         put(a->report, "isolation", culprit_search(&run, test, &outcome));
         *worst = outcome == ISOLATE_NO_FAULT    ? VERDICT_PASS

@@ -22,14 +22,21 @@ struct search {
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-/* Rows of the prompt change what is asked, not how it is computed, and speculation is not used. */
-static bool exercised(enum precision_row row)
+static bool of_prompt(enum precision_row row)
 {
-    return PRECISION[row].legs != 1u << LEG_PROMPT && row != ROW_DRAFT_DEPTH;
+    return PRECISION[row].legs == 1u << LEG_PROMPT;
+}
+
+/* Rows of the prompt change what is asked, not how it is computed, and speculation is not used. */
+static bool exercised(enum audit_test test, enum precision_row row)
+{
+    return of_prompt(row) == (test == TEST_PROMPT) && row != ROW_DRAFT_DEPTH;
 }
 
 static uint32_t legs_of(enum precision_row row)
 {
+    if (of_prompt(row))
+        return ISOLATE_PREFILL; /* in front of it */
     uint32_t legs = PRECISION[row].legs, out = 0;
     bool state = (legs & 1u << LEG_STATE) != 0;
     /* the numbers of a state row are made while prefilling and decoding, and read later */
@@ -55,6 +62,8 @@ static struct profile mixed(const struct search *s, uint64_t live)
 /* Prior weight: what the row alone does to logits on a short text. */
 static double suspicion(const struct search *s, int i)
 {
+    if (s->test == TEST_PROMPT)
+        return 1;
     struct audit_budget small = {.texts = 1, .text_tokens = AUDIT_PRIOR_TOKENS};
     struct audit_run run = *s->run;
     run.budget = &small;
@@ -68,7 +77,7 @@ static void find_candidates(struct search *s)
 {
     for (int row = 0; row < PRECISION_ROWS; row++) {
         if (s->run->profile->values[row] != s->run->reference->values[row] &&
-            exercised((enum precision_row)row))
+            exercised(s->test, (enum precision_row)row))
             s->candidates[s->n++] = (enum precision_row)row;
     }
     for (int i = 0; i < s->n; i++) {
@@ -127,27 +136,35 @@ static bool memory_fails(struct search *s, const struct audit_setting *setting, 
     return false;
 }
 
+static bool fails_once(struct search *s, const struct audit_setting *setting, bool reuse)
+{
+    switch (s->test) {
+    case TEST_PROMPT:
+        return audit_prompt_misspelt(s->run) != NULL ||
+               audit_prompts_changed(s->run, setting->prefill) > 0;
+    case TEST_RECALL:
+    case TEST_NEEDLE:
+        return memory_fails(s, setting, reuse);
+    case TEST_LOGITS:
+        return audit_kl(s->run, setting) > audit_gates(s->run->profile)->kl_mean;
+    default:
+        return audit_replay_failures(s->run, setting->prefill) > 0;
+    }
+}
+
+/* One failure is a failure; what passes has to pass as often as a flaky fault needs to show. */
 static enum isolate_verdict decide(void *user, const struct isolate_config *config)
 {
     struct search *s = user;
     struct profile prefill = mixed(s, config->live_prefill), decode = mixed(s, config->live_decode);
     struct audit_setting setting = {&prefill, &decode, CARRY_NONE};
-    bool failed;
-    if (audit_cancelled(s->run))
-        return ISOLATE_UNSURE;
-    switch (s->test) {
-    case TEST_RECALL:
-    case TEST_NEEDLE:
-        failed = memory_fails(s, &setting, config->reuse);
-        break;
-    case TEST_LOGITS:
-        failed = audit_kl(s->run, &setting) > audit_gates(s->run->profile)->kl_mean;
-        break;
-    default:
-        failed = audit_replay_failures(s->run, &prefill) > 0;
-        break;
+    for (int64_t i = 0; i < s->run->repeats; i++) {
+        if (audit_cancelled(s->run))
+            return ISOLATE_UNSURE;
+        if (fails_once(s, &setting, config->reuse))
+            return ISOLATE_FAIL;
     }
-    return failed ? ISOLATE_FAIL : ISOLATE_PASS;
+    return ISOLATE_PASS;
 }
 
 /* ---- report ---------------------------------------------------------------------------------- */
@@ -184,10 +201,14 @@ static void put_tries(const struct search *s, const struct isolate_report *r,
     }
 }
 
-static void put_legs(uint32_t legs, struct json_object *out)
+static void put_legs(const struct search *s, uint32_t legs, struct json_object *out)
 {
     struct buf text = {0};
-    buf_printf(&text, "%s%s%s", (legs & ISOLATE_PREFILL) != 0 ? "prefill " : "",
+    bool prompt = s->test == TEST_PROMPT;
+    buf_printf(&text, "%s%s%s",
+               (legs & ISOLATE_PREFILL) == 0 ? ""
+               : prompt                      ? "prompt "
+                                             : "prefill ",
                (legs & ISOLATE_DECODE) != 0 ? "decode " : "",
                (legs & ISOLATE_STATE) != 0 ? "state " : "");
     size_t len = text.len > 0 ? text.len - 1 : 0;
@@ -207,14 +228,19 @@ struct json_object *culprit_search(const struct audit_run *run, enum audit_test 
     struct json_object *out = json_object_new_object();
     json_object_object_add(out, "test", json_object_new_string(audit_test_name(test)));
     json_object_object_add(out, "outcome", json_object_new_string(isolate_outcome_name(r.outcome)));
-    put_legs(r.legs, out);
+    put_legs(&s, r.legs, out);
     struct json_object *culprits = result_part(out, "culprits", true);
     for (int i = 0; i < r.n_culprits; i++)
         json_object_array_add(culprits, names_of(&s, r.culprits[i].rows));
     json_object_object_add(out, "acquitted", names_of(&s, r.acquitted));
     struct json_object *alone = result_part(out, "kl_alone", false);
-    for (int i = 0; i < s.n; i++)
+    for (int i = 0; i < s.n && test != TEST_PROMPT; i++)
         result_number(alone, s.rows[i].name, s.rows[i].suspicion - AUDIT_KL_NOTHING);
+    struct json_object *prompt = result_part(out, "prompt_rows", true);
+    for (int row = 0; row < PRECISION_ROWS; row++) {
+        if (audit_prompt_row(run, (enum precision_row)row))
+            json_object_array_add(prompt, json_object_new_string(PRECISION[row].name));
+    }
     put_tries(&s, &r, out);
     return out;
 }

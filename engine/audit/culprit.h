@@ -10,7 +10,9 @@
 /**
  * Searches among the rows in which run->profile differs from run->reference and that the tests
  * exercise.  A verdict on recall or needles is taken on up to AUDIT_FAILING_MAX items that failed
- * with everything live; on logits by the profile's gate of the mean; on replay by equality.
+ * with everything live; on logits by the profile's gate of the mean; on replay and prompt by
+ * equality; each up to run->repeats times.  Rows that change what is asked are named in
+ * "prompt_rows" whatever the test: no number is to blame for them.
  * @return the report's "isolation".  @own the caller: json_object_put
  */
 struct json_object *culprit_search(const struct audit_run *run, enum audit_test test,

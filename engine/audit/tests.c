@@ -20,15 +20,16 @@ static const struct audit_gates GATES[] = {
 #undef GATE
 };
 
-/* The tests, in the order in which their answers are worth having: without a floor nothing else
- * says much, and an equality that does not hold explains the rest. */
+/* The tests, in the order in which their answers are worth having: whoever asks something else
+ * gets another answer, without a floor nothing else says much, and an equality that does not hold
+ * explains the rest. */
 static const struct {
     const char *name;
     struct json_object *(*run)(const struct audit_run *run, enum audit_verdict *verdict);
 } TESTS[AUDIT_TESTS] = {
-    [TEST_FLOOR] = {"floor", test_floor},    [TEST_REPLAY] = {"replay", test_replay},
-    [TEST_LOGITS] = {"logits", test_logits}, [TEST_RECALL] = {"recall", test_recall},
-    [TEST_NEEDLE] = {"needle", test_needle},
+    [TEST_PROMPT] = {"prompt", test_prompt}, [TEST_FLOOR] = {"floor", test_floor},
+    [TEST_REPLAY] = {"replay", test_replay}, [TEST_LOGITS] = {"logits", test_logits},
+    [TEST_RECALL] = {"recall", test_recall}, [TEST_NEEDLE] = {"needle", test_needle},
 };
 
 const struct audit_budget *audit_budget(const char *name)

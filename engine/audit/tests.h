@@ -24,11 +24,20 @@ struct audit_run {
     const struct profile *profile, *reference;
     const struct audit_budget *budget;
     uint64_t seed;
+    int64_t repeats;               /* runs of one configuration before a search calls it good */
     bool (*cancelled)(void *user); /* asked between items; NULL: never */
     void *user;
 };
 
-enum audit_test { TEST_FLOOR, TEST_REPLAY, TEST_LOGITS, TEST_RECALL, TEST_NEEDLE, AUDIT_TESTS };
+enum audit_test {
+    TEST_PROMPT,
+    TEST_FLOOR,
+    TEST_REPLAY,
+    TEST_LOGITS,
+    TEST_RECALL,
+    TEST_NEEDLE,
+    AUDIT_TESTS
+};
 const char *audit_test_name(enum audit_test test);
 /** @return false when the name is none of them */
 bool audit_test_parse(const char *name, enum audit_test *out);

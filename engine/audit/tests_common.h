@@ -36,6 +36,7 @@ void result_grid(struct json_object *result, const char *title, const struct gri
                  const char *const *lines, int n_lines, const char *const *columns, int n_columns);
 
 /* One implementation a test: audit_test() chooses. */
+struct json_object *test_prompt(const struct audit_run *run, enum audit_verdict *verdict);
 struct json_object *test_floor(const struct audit_run *run, enum audit_verdict *verdict);
 struct json_object *test_replay(const struct audit_run *run, enum audit_verdict *verdict);
 struct json_object *test_logits(const struct audit_run *run, enum audit_verdict *verdict);
@@ -50,5 +51,11 @@ bool audit_item_make(const struct audit_run *run, enum audit_test test, int32_t 
 double audit_kl(const struct audit_run *run, const struct audit_setting *setting);
 /** Ways of replay that changed a bit. */
 int audit_replay_failures(const struct audit_run *run, const struct profile *profile);
+/** Requests that do not say how to think and get other ids than under the reference. */
+int audit_prompts_changed(const struct audit_run *run, const struct profile *profile);
+/** True when the profile's value of this row alone changes the ids of a request. */
+bool audit_prompt_row(const struct audit_run *run, enum precision_row row);
+/** A prompt that is not what the published encoder writes, whatever the profile; NULL: none. */
+const char *audit_prompt_misspelt(const struct audit_run *run);
 
 #endif

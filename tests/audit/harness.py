@@ -44,20 +44,28 @@ def report(*args, engine="build/engine"):
             return status, json.load(file)
 
 
-def planted(name, path, text, replacement):
-    """An engine in which one text of one source file is another: its object is linked in front of the library.
+def planted(name, *edits):
+    """An engine in which one text of each of some source files is another: (path, text, replacement).
 
-    -> path of the program; an exception when the text is not there exactly once."""
-    source = open(os.path.join(ROOT, path)).read()
-    if source.count(text) != 1:
-        raise RuntimeError(f"{path}: {text!r} is there {source.count(text)} times")
+    Only those files are compiled again; their objects are linked in front of the library.
+    -> path of the program; an exception when a text is not there exactly once."""
     base = os.path.join(ROOT, OUT, name.replace(" ", "-"))
     os.makedirs(os.path.dirname(base), exist_ok=True)
-    with open(base + ".c", "w") as file:
-        file.write(source.replace(text, replacement))
+    sources = {}
+    for path, text, replacement in edits:
+        source = sources.get(path) or open(os.path.join(ROOT, path)).read()
+        if source.count(text) != 1:
+            raise RuntimeError(f"{path}: {text!r} is there {source.count(text)} times")
+        sources[path] = source.replace(text, replacement)
     flags = open(os.path.join(ROOT, "build/musl/flags")).read().split()
     flags = [f for f in flags if f not in ("-MMD", "-MP", "-Werror")] + ["-march=x86-64-v2", "-w"]
-    subprocess.run(["musl-gcc", *flags, "-c", base + ".c", "-o", base + ".o"], check=True, cwd=ROOT)
-    subprocess.run(["musl-gcc", "-static", "-Lbuild/deps/prefix/lib", "build/musl/engine/main.o", base + ".o",
+    objects = []
+    for path, source in sources.items():
+        one = f"{base}-{os.path.basename(path)[:-2]}"
+        with open(one + ".c", "w") as file:
+            file.write(source)
+        subprocess.run(["musl-gcc", *flags, "-c", one + ".c", "-o", one + ".o"], check=True, cwd=ROOT)
+        objects.append(one + ".o")
+    subprocess.run(["musl-gcc", "-static", "-Lbuild/deps/prefix/lib", "build/musl/engine/main.o", *objects,
                     "build/musl/libv4box.a", *LIBRARIES, "-o", base], check=True, cwd=ROOT)
     return base

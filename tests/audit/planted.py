@@ -1,124 +1,260 @@
 """Planted faults: engines with one seeded defect each, and what the audit makes of them.
 
-    planted.py [NAME...]
+    planted.py [--json FILE] [NAME...]
 
-Each defect is one replacement in a copy of one source file (harness.py).  A fault in a row must be convicted by
-`isolate` with that row and no other; a fault in carried state must fail `replay` in the named way; a harmless
-change must be acquitted, with its figure.  Prints TAP, and a confusion table at the end."""
-import sys
+A defect is some replacements in copies of source files (harness.py), or a value of a row.  A defect in a row must
+be convicted by `isolate` with that row and no other, inside the bound of verdicts; one in carried state must fail
+`replay` in the named way; one in the prompt must be named there; a harmless change must be acquitted, with its
+figure.  Prints TAP and a confusion table, which FILE gets as JSON."""
+import argparse, concurrent.futures, json, subprocess, sys
+from typing import NamedTuple
 from harness import Tap, planted, report
 
 ATTENTION, EXPERTS = "kernels/cpu/cpu_attention.c", "kernels/cpu/cpu_experts.c"
 STREAMS, COMPRESSOR = "kernels/cpu/cpu_streams.c", "kernels/cpu/cpu_compressor.c"
 SNAPSHOT, STATE, FORWARD = "engine/model/snapshot.c", "engine/model/state.c", "engine/model/forward.c"
+PROJECT, CHAT = "engine/model/attention.c", "engine/text/chat.c"
+WORKERS = 2
 
 # The rows that a deployment would have made fast, live beside each other.
 ROWS = {
     "moe.scale": "kernel", "hc.mix": "bf16", "attn.prefill": "bf16", "attn.decode": "bf16-split-k",
-    "attn.query": "bf16-scaled", "index.score": "bf16", "index.topk": "approximate", "head.logits": "bf16",
+    "attn.query": "bf16-scaled", "attn.qnorm": "bf16", "kv.entry": "fp8", "head.logits": "bf16",
+}
+# Those of the indexer do nothing to the logits of a short text, and are looked for in needles.
+CHOICE = {
+    "index.score": "bf16", "index.topk": "approximate", "attn.qnorm": "bf16", "head.logits": "bf16",
+}
+# Fewer, where each verdict is many runs.
+FEW = {row: ROWS[row] for row in ("moe.scale", "attn.query", "head.logits")}
+ONE, TWO, PAIR = 12, 20, 26  # verdicts that find one culprit, two, and two that need each other
+
+
+class Row(NamedTuple):
+    """A defect of rows' values: the culprits that must be found."""
+    culprits: list
+    edits: list
+    test: str = "logits"
+    bound: int = ONE
+    rows: dict = ROWS
+    percent: int = 100
+
+
+class State(NamedTuple):
+    """A defect of carried state: the ways of replay that must show it; None: the engine must abort."""
+    ways: set
+    edits: list
+    rows: dict = {}
+
+
+class Prompt(NamedTuple):
+    """A defect in front of the network: the word that the prompt's test must say, and the row, if it is one."""
+    word: str
+    edits: list
+    row: str = None
+    value: str = None
+
+
+class Harmless(NamedTuple):
+    """A row's value that hurts nobody beside `rows`; of how many nats at most is its share."""
+    row: str
+    value: str
+    rows: dict = {}
+    most: float = 1e-3
+
+
+TWICE = (EXPERTS, "if (p->scale == MOE_SCALE_GATE) {", "{")
+TURNED = (STREAMS, "comb[j * HC_MULT + i] = k[j][i];",
+          "comb[p->mix == HC_MIX_BF16 ? i * HC_MULT + j : j * HC_MULT + i] = k[j][i];")
+
+FAULTS = {
+    # ---- rows
+    "routed factor in gate and kernel": Row([["moe.scale"]], [TWICE]),
+    "routed factor nowhere": Row([["moe.scale"]], [
+        (EXPERTS, "if (p->scale == MOE_SCALE_KERNEL) {", "if (false) {")]),
+    "clamp at a twentieth": Row([["moe.scale"]], [
+        (EXPERTS, "(float)p->limit,", "(float)(p->scale == MOE_SCALE_KERNEL ? p->limit / 20 : p->limit),")]),
+    "no clamp": Row([["moe.clamp"]], [], rows={**ROWS, "moe.clamp": "off"}),
+    "mixing matrix the wrong way round": Row([["hc.mix"]], [TURNED]),
+    "softmax scale in query and logits": Row([["attn.query"]], [
+        (ATTENTION, ".scale = p->q_scaled ? 1.0f : (float)SOFTMAX_SCALE", ".scale = (float)SOFTMAX_SCALE")]),
+    "queries turned by the other base": Row([["attn.qnorm"]], [
+        (PROJECT, "rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED];",
+         "rope = s->rope[(ratio == 0) != (r->query_norm == ATTN_QNORM_BF16) ? ROPE_WINDOW : ROPE_COMPRESSED];")]),
+    "half a window for sampled tokens": Row([["attn.decode"]], [
+        (ATTENTION, "position - SLIDING_WINDOW + 1 : 0;",
+         "position - (p->math == ATTN_BF16_SPLIT_K ? SLIDING_WINDOW / 2 : SLIDING_WINDOW) + 1 : 0;")]),
+    "scale of the wrong channels in entries": Row([["kv.entry"]], [
+        (ATTENTION, "b->v->round(p->round_nope, entry, NOPE, entry));",
+         "b->v->round(p->round_nope, entry, NOPE, entry));\n"
+         "for (int i = 0; i < 64 && p->round_nope != ROUND_NONE; i++) entry[i] *= 2;")]),
+    "index scores with the weights of other heads": Row([["index.score"]], [
+        (COMPRESSOR, "float weight = (float)(weights[h] * scale)",
+         "float weight = (float)(weights[(h + 1) % heads] * -scale)")], "needle", rows=CHOICE),
+    "index keys in another layout": Row([["index.score"]], [
+        (COMPRESSOR, "(int64_t)(from + j) * INDEX_HEAD_DIM;",
+         "(int64_t)(from + (p->score == INDEX_SCORE_BF16 ? (j * 2 + j * 2 / n) % n : j)) * INDEX_HEAD_DIM;")],
+        "needle", rows=CHOICE),
+    "approximate choice by the sign alone": Row([["index.topk"]], [
+        (COMPRESSOR, "bits.u &= 0xfff00000u;", "bits.u &= 0x80000000u;")], "needle", rows=CHOICE),
+    "two of them": Row([["hc.mix"], ["moe.scale"]], [TWICE, TURNED], bound=TWO),
+    "scale thrice where the norm is in bf16": Row([["attn.qnorm", "attn.query"]], [
+        (ATTENTION, "v->scale_norm(q, NULL, SOFTMAX_SCALE, HEAD_DIM, q);",
+         "v->scale_norm(q, NULL, SOFTMAX_SCALE * (p->norm == ATTN_QNORM_BF16 ? 3 : 1), HEAD_DIM, q);")], bound=PAIR),
+    "scale of a fifth in tiles": Row([["attn.prefill", "attn.query"]], [
+        (ATTENTION, ".scale = p->q_scaled ? 1.0f", ".scale = p->q_scaled ? (p->math == ATTN_BF16 ? 0.2f : 1.0f)")],
+        bound=PAIR),
+    "one run in three": Row([["attn.query"]], [
+        (ATTENTION, "struct attention_job job = {b, p};",
+         "struct attention_job job = {b, p};\n"
+         "    static int64_t last; static uint32_t run; extern bool v4box_unlucky;\n"
+         "    if (p->q_scaled && p->position < last) run++;\n"
+         "    if (p->q_scaled) last = p->position;\n"
+         "    v4box_unlucky = (run * 2654435761u >> 8) % 3 == 0;"),
+        (ATTENTION, "struct attention_job {", "bool v4box_unlucky;\nstruct attention_job {"),
+        (ATTENTION, ".scale = p->q_scaled ? 1.0f", ".scale = p->q_scaled ? (v4box_unlucky ? 0.2f : 1.0f)")],
+        rows=FEW, percent=30),
+    # ---- carried state
+    "stale window": State({"stored prefix"}, [
+        (SNAPSHOT, "length - window, window, HEAD_DIM,", "length - window, window - 9, HEAD_DIM,")]),
+    "lost overlap": State({"stored prefix"}, [
+        (SNAPSHOT, "if (c->compress_ratios[layer] != RATIO_CSA)",
+         "if (c->compress_ratios[layer] != RATIO_CSA || walk->way == LOAD)")]),
+    "lost index keys": State({"stored prefix"}, [
+        (SNAPSHOT, "if (ratio == RATIO_CSA)\n", "if (ratio == RATIO_CSA && walk->way != LOAD)\n")]),
+    "position after a stored prefix": State({"stored prefix"}, [
+        (SNAPSHOT, "sequence->length = sequence->draft_length = length;",
+         "sequence->length = sequence->draft_length = length;\n    extern int v4box_loaded;\n    v4box_loaded = length;"),
+        (FORWARD, "step->spans[i].position + j;",
+         "step->spans[i].position + j + (v4box_loaded > 0 && step->spans[i].position == v4box_loaded);"),
+        (FORWARD, "static void step_begin(", "int v4box_loaded;\nstatic void step_begin(")]),
+    "rewind leaves a token": State(None, [
+        (STATE, "    s->length = length;\n", "    s->length = length + (length == 131);\n")]),
+    "position by the number of rows": State({"in company"}, [
+        (FORWARD, "step->spans[i].position + j;",
+         "step->spans[i].position + j + (step->spans[i].n == 2);")]),
+    "compressor reset at the edge of a step": State({"one token a step", "odd steps"}, [
+        (COMPRESSOR, "from = overlap && block > 0 ? first - p->ratio : first;",
+         "from = overlap && block > 0 && block != p->block ? first - p->ratio : first;")]),
+    "a group that is not there yet": State({"one token a step"}, [
+        (ATTENTION, "j < (position + 1) / p->ratio;", "j < (position + 1) / p->ratio + (p->math == ATTN_BF16);")],
+        {"attn.prefill": "bf16"}),
+    # ---- prompt
+    "thinking where it was not asked for": Prompt("think.default", [], "think.default", "flipped"),
+    "close tag lost in history": Prompt("multi-turn-chat", [
+        (CHAT, "add_control(w, think ? CONTROL_THINK_OPEN : CONTROL_THINK_CLOSE);",
+         "if (think || i + 1 == turns->n_turns) add_control(w, think ? CONTROL_THINK_OPEN : CONTROL_THINK_CLOSE);")]),
+    # ---- harmless
+    "mixing in bf16 on bf16 streams": Harmless("hc.mix", "bf16", {"hc.streams": "bf16", "act.store": "bf16"}),
+    "queries in bf16": Harmless("attn.query", "bf16-scaled"),
+    "index scores in bf16": Harmless("index.score", "bf16"),
 }
 
-# What shows a fault that logits of a short text do not.
-TESTS = {"index.score": "needle", "index.topk": "needle"}
 
-# A row's value with a defect: name: (row, file, text, replacement)
-IN_ROWS = {
-    "routed factor in gate and kernel": ("moe.scale", EXPERTS, "if (p->scale == MOE_SCALE_GATE) {", "{"),
-    "routed factor nowhere": ("moe.scale", EXPERTS, "if (p->scale == MOE_SCALE_KERNEL) {", "if (false) {"),
-    "mixing matrix the wrong way round": (
-        "hc.mix", STREAMS, "comb[j * HC_MULT + i] = k[j][i];",
-        "comb[p->mix == HC_MIX_BF16 ? i * HC_MULT + j : j * HC_MULT + i] = k[j][i];"),
-    "softmax scale in query and logits": (
-        "attn.query", ATTENTION, ".scale = p->q_scaled ? 1.0f : (float)SOFTMAX_SCALE", ".scale = (float)SOFTMAX_SCALE"),
-    "index scores with the weights of other heads": (
-        "index.score", COMPRESSOR, "float weight = (float)(weights[h] * scale)",
-        "float weight = (float)(weights[(h + 1) % heads] * -scale)"),
-    "approximate choice by the sign alone": ("index.topk", COMPRESSOR, "bits.u &= 0xfff00000u;", "bits.u &= 0x80000000u;"),
-}
-
-# Carried state: name: (file, text, replacement, ways of replay that must show it; none: the engine must abort)
-IN_STATE = {
-    "stale window": (SNAPSHOT, "length - window, window, HEAD_DIM,", "length - window, window - 9, HEAD_DIM,",
-                     {"stored prefix"}),
-    "lost overlap": (SNAPSHOT, "if (c->compress_ratios[layer] != RATIO_CSA)",
-                     "if (c->compress_ratios[layer] != RATIO_CSA || walk->way == LOAD)", {"stored prefix"}),
-    "rewind leaves a token": (STATE, "    s->length = length;\n", "    s->length = length + (length == 131);\n",
-                              set()),
-    "position by the number of rows": (FORWARD, "step->spans[i].position + j;",
-                                       "step->spans[i].position + j + (step->spans[i].n == 2);", {"in company"}),
-    "compressor reset at the edge of a step": (
-        COMPRESSOR, "from = overlap && block > 0 ? first - p->ratio : first;",
-        "from = overlap && block > 0 && block != p->block ? first - p->ratio : first;", {"one token a step", "odd steps"}),
-}
-
-# Changes that hurt nobody: they must be acquitted.
-HARMLESS = {
-    "mixing in bf16 on bf16 streams": ("hc.mix", "hc.mix=bf16,hc.streams=bf16,act.store=bf16"),
-}
+def profile(rows):
+    return ",".join(["reference", *(f"{row}={value}" for row, value in rows.items())])
 
 
-def settings(rows):
-    return ",".join(f"{row}={value}" for row, value in rows.items())
-
-
-def in_rows(tap, table, name):
-    row, path, text, replacement = IN_ROWS[name]
-    engine = planted(name, path, text, replacement)
-    _, got = report("isolate", "--test", TESTS.get(row, "logits"), "--budget", "quick", "--profile",
-                    "reference," + settings(ROWS), engine=engine)
+def row_fault(name, fault):
+    engine = planted(name, *fault.edits) if fault.edits else "build/engine"
+    _, got = report("isolate", "--test", fault.test, "--percent", str(fault.percent), "--budget", "quick",
+                    "--profile", profile(fault.rows), engine=engine)
     found = got["isolation"]
-    good = found["culprits"] == [[row]] and len(found["tries"]) <= 12
-    table.append((name, found["outcome"], found["culprits"], len(found["tries"]), found["kl_alone"][row]))
-    tap.check(good, f"{name}: {found['outcome']} {found['culprits']}, {len(found['tries'])} verdicts, "
-                    f"KL alone {found['kl_alone'][row]:.2g}")
+    named, n = sorted(sorted(rows) for rows in found["culprits"]), len(found["tries"])
+    alone = max(found["kl_alone"][row] for rows in fault.culprits for row in rows)
+    return {"harmful": True, "flagged": fault.test, "verdict": found["outcome"], "legs": found["legs"],
+            "named": named, "verdicts": n, "bound": fault.bound, "kl": alone,
+            "good": found["outcome"] == "convicted" and named == fault.culprits and n <= fault.bound}
 
 
-def in_state(tap, table, name):
-    path, text, replacement, ways = IN_STATE[name]
-    engine = planted(name, path, text, replacement)
+def state_fault(name, fault):
+    engine = planted(name, *fault.edits)
     try:
-        _, got = report("replay", "--profile", "reference", "--budget", "quick", engine=engine)
+        _, got = report("replay", "--profile", profile(fault.rows), "--budget", "quick", engine=engine)
     except RuntimeError as error:  # the engine itself may notice first
-        table.append((name, "ABORT", [], 1, None))
-        tap.check(not ways and "broken invariant" in str(error), f"{name}: {str(error)[-80:]}")
-        return
+        return {"harmful": True, "flagged": "replay", "verdict": "ABORT", "legs": "state", "named": [[str(error)[-60:]]],
+                "verdicts": 1, "bound": 1, "kl": None,
+                "good": fault.ways is None and "broken invariant" in str(error)}
     test = got["tests"][0]
-    seen = {way for way, n in test["numbers"].items() if n > 0}
-    table.append((name, test["verdict"], sorted(seen), 1, test.get("estimate")))
-    tap.check(test["verdict"] == "FAIL" and ways <= seen, f"{name}: {test['verdict']}, {test['why']}")
+    seen = sorted(way for way, n in test["numbers"].items() if n > 0)
+    return {"harmful": True, "flagged": "replay", "verdict": test["verdict"], "legs": "state", "named": [seen],
+            "verdicts": 1, "bound": 1, "kl": None,
+            "good": test["verdict"] == "FAIL" and fault.ways is not None and fault.ways <= set(seen)}
 
 
-def harmless(tap, table, name):
-    row, rows = HARMLESS[name]
-    _, got = report("logits", "--profile", "reference," + rows, "--budget", "quick")
-    base = ",".join(r for r in rows.split(",") if not r.startswith(row + "="))
-    _, without = report("logits", "--profile", "reference," + base, "--budget", "quick")
-    a, b = got["tests"][0]["estimate"], without["tests"][0]["estimate"]
-    table.append((name, got["tests"][0]["verdict"], [], 1, a - b))
-    tap.check(got["tests"][0]["verdict"] == "PASS" and abs(a - b) < 1e-3,
-              f"{name}: mean KL {a:.2g} with it, {b:.2g} without")
-
-
-def control(tap, table, name):
-    _, got = report("isolate", "--test", "logits", "--budget", "quick", "--profile",
-                    "reference," + settings(ROWS))
+def prompt_fault(name, fault):
+    engine = planted(name, *fault.edits) if fault.edits else "build/engine"
+    if fault.row is None:
+        _, got = report("prompt", "--profile", "reference", engine=engine)
+        test = got["tests"][0]
+        return {"harmful": True, "flagged": "prompt", "verdict": test["verdict"], "legs": "prompt",
+                "named": [[test["why"]]], "verdicts": 1, "bound": 1, "kl": None,
+                "good": test["verdict"] == "FAIL" and fault.word in test["why"]}
+    _, got = report("isolate", "--test", "prompt", "--profile", profile({**ROWS, fault.row: fault.value}),
+                    engine=engine)
     found = got["isolation"]
-    table.append((name, found["outcome"], found["culprits"], len(found["tries"]), None))
-    tap.check(found["outcome"] == "no fault", f"{name}: {found['outcome']}")
+    return {"harmful": True, "flagged": "prompt", "verdict": found["outcome"], "legs": found["legs"],
+            "named": found["culprits"], "verdicts": len(found["tries"]), "bound": ONE, "kl": None,
+            "good": found["culprits"] == [[fault.row]] == [found["prompt_rows"]] and found["legs"] == "prompt"}
 
 
-KINDS = [({"no defect": None}, control), (IN_ROWS, in_rows), (IN_STATE, in_state), (HARMLESS, harmless)]
+def harmless(name, fault):
+    _, got = report("logits", "--profile", profile({**fault.rows, fault.row: fault.value}), "--budget", "quick")
+    _, base = report("logits", "--profile", profile(fault.rows), "--budget", "quick")
+    share = got["tests"][0]["estimate"] - base["tests"][0]["estimate"]
+    return {"harmful": False, "flagged": "logits", "verdict": got["tests"][0]["verdict"], "legs": "", "named": [],
+            "verdicts": 1, "bound": 1, "kl": share,
+            "good": got["tests"][0]["verdict"] == "PASS" and abs(share) < fault.most}
+
+
+def control(_name, _fault):
+    _, got = report("isolate", "--test", "logits", "--budget", "quick", "--profile", profile(ROWS))
+    found = got["isolation"]
+    return {"harmful": False, "flagged": "logits", "verdict": found["outcome"], "legs": found["legs"],
+            "named": found["culprits"], "verdicts": len(found["tries"]), "bound": 1, "kl": None,
+            "good": found["outcome"] == "no fault"}
+
+
+def attempt(name, fault):
+    """One line of the table; what cannot be built or run is a line, too."""
+    try:
+        return RUN[type(fault)](name, fault)
+    except (RuntimeError, subprocess.SubprocessError) as error:
+        return {"harmful": not isinstance(fault, (Harmless, type(None))), "flagged": "", "verdict": "BROKEN", "legs": "",
+                "named": [[str(error)[-200:]]], "verdicts": 0, "bound": 0, "kl": None, "good": False}
+
+
+RUN = {type(None): control, Row: row_fault, State: state_fault, Prompt: prompt_fault, Harmless: harmless}
+
+
+def show(table):
+    print(f"# {'fault':45} {'harmful':8} {'by':7} {'verdict':10} {'n':>2} of {'at most':7} {'KL':>9}  named")
+    for name, got in table.items():
+        figure = "" if got["kl"] is None else f"{got['kl']:.2g}"
+        named = "; ".join(" + ".join(rows) for rows in got["named"])
+        print(f"# {name:45} {'yes' if got['harmful'] else 'no':8} {got['flagged']:7} {got['verdict']:10} "
+              f"{got['verdicts']:2} of {got['bound']:7} {figure:>9}  {named}")
 
 
 def main():
-    tap, table = Tap(), []
-    for names, run in KINDS:
-        for name in names:
-            if len(sys.argv) == 1 or name in sys.argv[1:]:
-                run(tap, table, name)
-    for name, verdict, found, verdicts, number in table:
-        figure = "" if number is None else f"{number:.3g}"
-        print(f"# {name:46} {verdict:10} {verdicts:3} {figure:12} {found}")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json")
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    everything = {"no defect": None, **FAULTS}
+    if unknown := set(args.names) - set(everything):
+        sys.exit(f"planted.py: no such faults: {', '.join(sorted(unknown))}")
+    names = args.names or list(everything)
+    tap, table = Tap(), {}
+    with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+        runs = {name: pool.submit(attempt, name, everything[name]) for name in names}
+        for name, run in runs.items():
+            got = table[name] = run.result()
+            tap.check(got["good"], f"{name}: {got['verdict']} {got['named']}, {got['verdicts']} verdicts, KL {got['kl']}")
+    show(table)
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump(table, file, indent=1)
     return tap.end()
 
 

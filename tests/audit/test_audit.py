@@ -23,10 +23,10 @@ def whole_report(tap, folder):
                                  "--html", page)
     official = json.load(open(path))
     verdicts = {t["name"]: t["verdict"] for t in official["tests"]}
-    tap.check(status == 0 and list(verdicts) == ["floor", "replay", "logits", "recall", "needle"],
+    tap.check(status == 0 and list(verdicts) == ["prompt", "floor", "replay", "logits", "recall", "needle"],
               f"official: {verdicts}, {official['spent_s']:.0f} s {errors if status else ''}")
-    tap.check(verdicts["floor"] == verdicts["replay"] == verdicts["logits"] == "PASS",
-              "official equals itself, replays bit for bit, and holds its gates")
+    tap.check(verdicts["prompt"] == verdicts["floor"] == verdicts["replay"] == verdicts["logits"] == "PASS",
+              "official asks the same, equals itself, replays bit for bit, and holds its gates")
     tap.check(verdicts["recall"] == "PASS" and verdicts["needle"] == "PASS", "official loses no answer")
     tap.check(valid(official), "the report has the form of its schema")
     broken = json.loads(json.dumps(official))
@@ -34,13 +34,13 @@ def whole_report(tap, folder):
     broken["verdict"] = "FINE"
     tap.check(not valid(broken), "a report without a gate has not")
     html = open(page).read()
-    tap.check("<h1>v4box audit" in html and html.count("<section>") == 5 and html.count("hsl(") >= 10,
+    tap.check("<h1>v4box audit" in html and html.count("<section>") == 6 and html.count("hsl(") >= 10,
               "the page shows every test and the cells of its grids")
     tap.check(not any(word in html for word in ("<script", "http:", "https:", "src=", "@import")),
               "the page loads nothing")
     tap.check(audit("show", path)[1] == text, "show prints what the run printed")
     tap.check(audit("diff", path, path) == (0, "", ""), "a report does not differ from itself")
-    official["tests"][3]["verdict"], official["engine"]["isa"] = "FAIL", "abacus"
+    official["tests"][4]["verdict"], official["engine"]["isa"] = "FAIL", "abacus"
     other = os.path.join(folder, "other.json")
     json.dump(official, open(other, "w"))
     _, text, _ = audit("diff", path, other)
@@ -50,13 +50,13 @@ def whole_report(tap, folder):
 
 def defects(tap):
     """One in carried state, one in a row."""
-    stale = planted("stale window", "engine/model/snapshot.c", "length - window, window, HEAD_DIM,",
-                    "length - window, window - 9, HEAD_DIM,")
+    stale = planted("stale window", ("engine/model/snapshot.c", "length - window, window, HEAD_DIM,",
+                                     "length - window, window - 9, HEAD_DIM,"))
     status, bad = report("replay", "--profile", "reference", engine=stale)
     why = bad["tests"][0]["why"]
     tap.check(status == 1 and bad["verdict"] == "FAIL" and why.startswith("differs: stored prefix;"),
               f"a window that is not brought back: {why}")
-    twice = planted("scaling twice", "kernels/cpu/cpu_experts.c", "if (p->scale == MOE_SCALE_GATE) {", "{")
+    twice = planted("scaling twice", ("kernels/cpu/cpu_experts.c", "if (p->scale == MOE_SCALE_GATE) {", "{"))
     rows = "moe.scale=kernel,hc.mix=bf16,attn.prefill=bf16,attn.decode=bf16,index.score=bf16,head.logits=bf16"
     args = ("isolate", "--test", "logits", "--budget", "quick", "--profile", "reference," + rows)
     status, bad = report(*args, engine=twice)
@@ -68,6 +68,22 @@ def defects(tap):
     status, good = report(*args)
     tap.check(status == 0 and good["isolation"]["outcome"] == "no fault" and len(good["isolation"]["tries"]) == 1,
               "without the defect there is no fault to find")
+
+
+def prompts(tap):
+    """What is asked: a row of the prompt among rows of numbers, and an encoder that forgets a tag."""
+    status, bad = report("isolate", "--test", "prompt", "--profile", "fast,think.default=flipped")
+    found = bad["isolation"]
+    tap.check(valid(bad) and status == 1 and found["culprits"] == [["think.default"]] == [found["prompt_rows"]],
+              f"thinking where it was not asked for: {found['culprits']}, by {found['legs']}")
+    tag = planted("close tag lost", ("engine/text/chat.c",
+                                     "add_control(w, think ? CONTROL_THINK_OPEN : CONTROL_THINK_CLOSE);",
+                                     "if (think || i + 1 == turns->n_turns)\n            "
+                                     "add_control(w, think ? CONTROL_THINK_OPEN : CONTROL_THINK_CLOSE);"))
+    status, bad = report("prompt", "--profile", "reference", engine=tag)
+    why = bad["tests"][0]["why"]
+    tap.check(status == 1 and why == "not as the published encoder writes it: multi-turn-chat",
+              f"a close tag that history lost: {why}")
 
 
 def wrong_input(tap, folder):
@@ -84,6 +100,7 @@ def wrong_input(tap, folder):
         (("all", "--model", DEMO, "--context", "1"), "--context"),
         (("all", "--model", DEMO, "--profile", "fast,moe.scale=thrice"), "thrice"),
         (("isolate", "--model", DEMO, "--test", "floor"), "--test"),
+        (("isolate", "--model", DEMO, "--test", "prompt", "--percent", "4"), "--percent"),
         (("all", "--model", folder), "tokenizer.json"),
         (("show", os.path.join(folder, "nowhere")), "nowhere"),
         (("show", torn), "torn.json"),
@@ -98,6 +115,7 @@ def main():
     tap = Tap()
     with tempfile.TemporaryDirectory(prefix="v4box-audit-") as folder:
         wrong_input(tap, folder)
+        prompts(tap)
         whole_report(tap, folder)
         defects(tap)
     return tap.end()
