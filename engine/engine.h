@@ -152,7 +152,11 @@ struct engine_stats {
     uint64_t requests, prompt_tokens, reused_tokens, answer_tokens, steps;
     int32_t running, waiting;
     int32_t prefix_blocks, prefix_tails; /* held by the prefix cache (engine/model/prefix.h) */
+    int32_t prefix_blocks_max, prefix_tails_max; /* that it has room for */
     uint64_t prefix_evicted;
+    bool prefix_file;              /* one was named: engine_save has where to write to */
+    int32_t prefix_saved_blocks;   /* the last engine_save wrote */
+    int64_t prefix_saved_s;        /* when that was, since the epoch; 0: never */
     uint64_t drafts, drafts_right; /* tokens guessed ahead, and those that were right */
 };
 void engine_stats_get(struct engine *engine, struct engine_stats *out);

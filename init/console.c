@@ -35,6 +35,8 @@ static const struct command {
     {"keys", TARGET_ENGINE, false,
      "list | create NAME | limit ID LIMIT VALUE | disable|enable ID | expire ID DATE | delete ID",
      "who may use the chat API, and how much"},
+    {"prefixes", TARGET_ENGINE, false, "status | save",
+     "what is kept of conversations, and writing it now"},
     {"profile", TARGET_ENGINE, false,
      "list | show | diff | set | confirm | rollback | verify | rank | history | copy | row | "
      "delete",

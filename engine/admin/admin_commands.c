@@ -10,7 +10,17 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+const char *call_time(int64_t seconds, char out[CALL_TIME_BYTES])
+{
+    struct tm tm;
+    time_t when = (time_t)seconds;
+    gmtime_r(&when, &tm);
+    strftime(out, CALL_TIME_BYTES, "%Y-%m-%d %H:%M:%S UTC", &tm);
+    return out;
+}
 
 /* ---- status --------------------------------------------------------------------------------- */
 
@@ -213,6 +223,44 @@ static bool run_keys_delete(struct call *call)
     return true;
 }
 
+/* ---- prefixes ------------------------------------------------------------------------------- */
+
+static bool run_prefixes_status(struct call *call)
+{
+    struct engine_stats s;
+    char when[CALL_TIME_BYTES];
+    engine_stats_get(call->scope->engine, &s);
+    buf_printf(&call->text, "%d of %d blocks and %d of %d ends of prefixes are held\n",
+               (int)s.prefix_blocks, (int)s.prefix_blocks_max, (int)s.prefix_tails,
+               (int)s.prefix_tails_max);
+    buf_printf(&call->text, "%llu made room for others\n", (unsigned long long)s.prefix_evicted);
+    if (!s.prefix_file)
+        buf_puts(&call->text, "they end with the engine: no file was named at its start\n");
+    else if (s.prefix_saved_s == 0)
+        buf_puts(&call->text, "not saved since the start\n");
+    else
+        buf_printf(&call->text, "%d blocks were saved on %s\n", (int)s.prefix_saved_blocks,
+                   call_time(s.prefix_saved_s, when));
+    buf_printf(&call->data,
+               "{\"blocks\": %d, \"blocks_max\": %d, \"ends\": %d, \"ends_max\": %d, "
+               "\"evicted\": %llu, \"file\": %s, \"saved_blocks\": %d, \"saved_s\": %lld}",
+               (int)s.prefix_blocks, (int)s.prefix_blocks_max, (int)s.prefix_tails,
+               (int)s.prefix_tails_max, (unsigned long long)s.prefix_evicted,
+               s.prefix_file ? "true" : "false", (int)s.prefix_saved_blocks,
+               (long long)s.prefix_saved_s);
+    return true;
+}
+
+/* A job: a hundred megabytes are sealed and written, and `status` is asked for meanwhile. */
+static bool run_prefixes_save(struct call *call)
+{
+    struct error err;
+    if (control_save(call->scope->control, &call->job, &err) == OK)
+        return true;
+    buf_puts(&call->text, err.text);
+    return false;
+}
+
 /* ---- the table ------------------------------------------------------------------------------ */
 
 /* A row matches by command and first argument (NULL: none is looked at). */
@@ -229,6 +277,8 @@ static const struct {
     {"keys", "enable", "keys enable ID", 2, run_keys_enable},
     {"keys", "expire", "keys expire ID YYYY-MM-DD|never", 3, run_keys_expire},
     {"keys", "delete", "keys delete ID", 2, run_keys_delete},
+    {"prefixes", "status", "prefixes status", 1, run_prefixes_status},
+    {"prefixes", "save", "prefixes save", 1, run_prefixes_save},
     {"profile", NULL, "profile VERB ..", -1, run_profile},
 };
 

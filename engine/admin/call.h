@@ -9,6 +9,8 @@
 
 #include <stdbool.h>
 
+#define CALL_TIME_BYTES 32 /* "9999-12-31 23:59:59 UTC" */
+
 /* Text for people always, data (one JSON object) when it went well. */
 struct call {
     const struct admin_scope *scope;
@@ -18,6 +20,9 @@ struct call {
     uint64_t job;          /* not 0: the answer is the result of this job (control_take) */
     struct buf text, data; /* owns */
 };
+
+/** A moment as people read it.  @unit seconds since the epoch  @return `out` */
+const char *call_time(int64_t seconds, char out[CALL_TIME_BYTES]);
 
 /** `profile VERB ...`: profile_commands.c.  @return false: refused, the text says why */
 bool run_profile(struct call *call);

@@ -62,7 +62,7 @@ static void dump_status(struct call *call, const struct control_status *s)
         buf_printf(&call->text, "on trial: goes back in %lld s without `profile confirm`\n",
                    (long long)s->trial_s);
     if (s->job[0] != '\0')
-        buf_printf(&call->text, "profile %s runs\n", s->job);
+        buf_printf(&call->text, "%s runs\n", s->job);
     if (s->alarm[0] != '\0')
         buf_printf(&call->text, "ALARM: a profile %s\n", s->alarm);
 }
@@ -120,13 +120,9 @@ static bool run_history(struct call *call)
     int n = store_history(call->scope->profiles, events);
     buf_puts(&call->data, "{\"events\": [");
     for (int i = 0; i < n; i++) {
-        char when[32];
-        struct tm tm;
-        time_t seconds = (time_t)events[i].time_s;
-        gmtime_r(&seconds, &tm);
-        strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
-        buf_printf(&call->text, "%s UTC  %-11s %s -> %s\n", when, switch_kind_name(events[i].kind),
-                   events[i].from, events[i].to);
+        char when[CALL_TIME_BYTES];
+        buf_printf(&call->text, "%s  %-11s %s -> %s\n", call_time(events[i].time_s, when),
+                   switch_kind_name(events[i].kind), events[i].from, events[i].to);
         buf_printf(&call->data,
                    "%s{\"time\": %lld, \"kind\": \"%s\", \"from\": \"%s\", \"to\": \"%s\"}",
                    i == 0 ? "" : ", ", (long long)events[i].time_s,

@@ -150,9 +150,10 @@ static void write_all(struct writer *w, const struct prefix *p, const uint8_t *k
 
 enum status prefix_write_file(const struct prefix *p, const char *path,
                               const uint8_t key[PREFIX_FILE_KEY_BYTES], uint64_t turn,
-                              struct error *err)
+                              int32_t *n_blocks, struct error *err)
 {
     ASSERT(p->probed);
+    *n_blocks = (int32_t)count_nodes(p);
     struct writer w = {.piece = malloc(message_bytes(p)),
                        .sealed = malloc(message_bytes(p) + SEAL_BYTES)};
     int32_t *numbers = calloc((size_t)p->n_nodes, sizeof *numbers); /* of the record of a node */

@@ -24,10 +24,12 @@ enum status MUST_CHECK prefix_probe(struct prefix *prefix, struct model *model,
                                     const struct profile *profile, struct error *err);
 
 /** Puts what the cache holds in place of the file, which a power cut leaves old or new.  Only
- * behind prefix_probe.  @unit turn: as in prefix_save  @err ERR_IO, ERR_CAPACITY */
+ * behind prefix_probe.
+ *  @unit turn: as in prefix_save; *n_blocks: how many went to the file
+ *  @err  ERR_IO, ERR_CAPACITY */
 enum status MUST_CHECK prefix_write_file(const struct prefix *prefix, const char *path,
                                          const uint8_t key[PREFIX_FILE_KEY_BYTES], uint64_t turn,
-                                         struct error *err);
+                                         int32_t *n_blocks, struct error *err);
 /** Fills an empty cache, as far as it has room, and gives the turn to go on with.  Only behind
  * prefix_probe.  @err ERR_IO; ERR_CAPACITY; ERR_CHECK: not to be used.  Then the cache is empty. */
 enum status MUST_CHECK prefix_read_file(struct prefix *prefix, const char *path,

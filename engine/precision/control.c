@@ -16,10 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-enum job_kind { JOB_NONE, JOB_SET, JOB_VERIFY, JOB_RANK };
-
-static const char *const JOB_NAMES[] = {
-    [JOB_NONE] = "", [JOB_SET] = "set", [JOB_VERIFY] = "verify", [JOB_RANK] = "rank"};
+enum job_kind { JOB_NONE, JOB_SET, JOB_VERIFY, JOB_RANK, JOB_SAVE };
 
 struct job {
     enum job_kind kind;
@@ -113,6 +110,7 @@ static void prove(struct control *c, const struct profile *profile, struct contr
                                           .serve_user = c->options.serve_user};
     proof_run(&c->lab, &options, c->proof);
     proof_text(c->proof, &result->text);
+    proof_json(c->proof, &result->data);
     result->good = c->proof->good;
     pthread_mutex_lock(&c->lock);
     if (c->proof->complete)
@@ -172,8 +170,9 @@ static void run_set(struct control *c, const struct job *job, struct control_res
     pthread_mutex_unlock(&c->lock);
 }
 
-static void run_rank(struct control *c, struct control_result *result)
+static void run_rank(struct control *c, const struct job *job, struct control_result *result)
 {
+    (void)job;
     const struct profile *reference = profile_builtin_at(PROFILE_REFERENCE);
     struct ids ids = {0};
     if (c->options.render != NULL)
@@ -190,17 +189,41 @@ static void run_rank(struct control *c, struct control_result *result)
     result->good = c->rank->complete;
 }
 
+static void run_verify(struct control *c, const struct job *job, struct control_result *result)
+{
+    prove(c, &job->profile, result);
+}
+
+static void run_save(struct control *c, const struct job *job, struct control_result *result)
+{
+    (void)job;
+    struct error err;
+    struct engine_stats stats;
+    result->good = engine_save(c->options.engine, &err) == OK;
+    if (!result->good) {
+        buf_puts(&result->text, err.text);
+        return;
+    }
+    engine_stats_get(c->options.engine, &stats);
+    buf_printf(&result->text, "%d blocks of prefixes are saved\n", (int)stats.prefix_saved_blocks);
+    buf_printf(&result->data, "{\"saved_blocks\": %d}", (int)stats.prefix_saved_blocks);
+}
+
+static const struct {
+    const char *name; /* the command that asks for it */
+    void (*run)(struct control *c, const struct job *job, struct control_result *result);
+} JOBS[] = {
+    [JOB_NONE] = {"", NULL},
+    [JOB_SET] = {"profile set", run_set},
+    [JOB_VERIFY] = {"profile verify", run_verify},
+    [JOB_RANK] = {"profile rank", run_rank},
+    [JOB_SAVE] = {"prefixes save", run_save},
+};
+
 static void job_run(struct control *c, const struct job *job)
 {
     struct control_result result = {0};
-    if (job->kind == JOB_RANK)
-        run_rank(c, &result);
-    else if (job->kind == JOB_VERIFY)
-        prove(c, &job->profile, &result);
-    else
-        run_set(c, job, &result);
-    if (job->kind != JOB_RANK)
-        proof_json(c->proof, &result.data);
+    JOBS[job->kind].run(c, job, &result);
     pthread_mutex_lock(&c->lock);
     size_t at = job->number % CONTROL_RESULTS_MAX;
     buf_free(&c->results[at].result.text); /* of somebody who never came for it */
@@ -348,7 +371,7 @@ void control_status_get(struct control *c, struct control_status *out)
     out->proven_s = same ? c->proven_s : 0;
     out->switches = c->switches;
     out->alarm = c->alarm;
-    out->job = JOB_NAMES[c->job.kind];
+    out->job = JOBS[c->job.kind].name;
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -361,8 +384,7 @@ static enum status job_give(struct control *c, struct job *job, const char *name
     pthread_mutex_lock(&c->lock);
     store_serving(c->options.store, &current, &previous);
     if (c->job.kind != JOB_NONE)
-        status = error_set(err, ERR_CAPACITY, "profile %s runs; wait for its end",
-                           JOB_NAMES[c->job.kind]);
+        status = error_set(err, ERR_CAPACITY, "%s runs; wait for its end", JOBS[c->job.kind].name);
     else if (c->on_trial && job->kind == JOB_SET)
         status = error_set(err, ERR_CAPACITY,
                            "a trial is under way: `profile confirm` or `profile rollback` first");
@@ -395,6 +417,12 @@ enum status control_verify(struct control *c, const char *name, uint64_t *job, s
 enum status control_rank(struct control *c, uint64_t *job, struct error *err)
 {
     struct job new = {.kind = JOB_RANK};
+    return job_give(c, &new, NULL, job, err);
+}
+
+enum status control_save(struct control *c, uint64_t *job, struct error *err)
+{
+    struct job new = {.kind = JOB_SAVE};
     return job_give(c, &new, NULL, job, err);
 }
 

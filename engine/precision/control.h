@@ -1,7 +1,7 @@
 /*
  * Switching profiles on a box that serves: one thread that proves a profile between the steps of
  * the engine, lets it serve when the proof is good, and goes back when it is not or when a trial is
- * not confirmed.  The same thread verifies and ranks on request; there is one job at a time.
+ * not confirmed.  The same thread verifies, ranks and saves on request; there is one job at a time.
  * Knows the engine, the store and the proof; no socket and no terminal.
  */
 #ifndef V4BOX_ENGINE_PRECISION_CONTROL_H
@@ -40,7 +40,7 @@ struct control_status {
     int64_t proven_s;  /* when that was, since the epoch; 0: never */
     uint64_t switches; /* since the start */
     const char *alarm; /* the newest thing that went wrong, borrowed for ever; "": nothing did */
-    const char *job;   /* "set", "verify", "rank"; "": none runs */
+    const char *job;   /* the command that asked for what runs; "": none does */
 };
 void control_status_get(struct control *control, struct control_status *out);
 
@@ -61,6 +61,8 @@ enum status MUST_CHECK control_set(struct control *control, const struct control
 enum status MUST_CHECK control_verify(struct control *control, const char *name, uint64_t *job,
                                       struct error *err);
 enum status MUST_CHECK control_rank(struct control *control, uint64_t *job, struct error *err);
+/** Writes the engine's file of prefixes (engine_save).  @err ERR_CAPACITY: another job runs */
+enum status MUST_CHECK control_save(struct control *control, uint64_t *job, struct error *err);
 
 struct control_result {
     bool good;

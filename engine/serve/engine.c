@@ -14,6 +14,7 @@
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- the end of a request ------------------------------------------------------------------- */
@@ -271,7 +272,11 @@ static enum status engine_plan(struct engine *e, struct error *err)
     if (o->prefix_bytes == 0)
         return OK;
     enum status status = prefix_create(e->model, o->prefix_bytes, &e->prefix, err);
-    return status != OK || o->prefix_path == NULL ? status : restore_prefixes(e, err);
+    if (status != OK)
+        return status;
+    note_prefixes(e);
+    e->stats.prefix_file = o->prefix_path != NULL;
+    return e->stats.prefix_file ? restore_prefixes(e, err) : OK;
 }
 
 /* Whether requests may be computed so, by this model. */
@@ -436,10 +441,17 @@ static void save_run(void *user, struct model *model)
     struct engine *e = save->engine;
     struct profile profile;
     engine_profile_get(e, &profile);
+    int32_t n_blocks = 0;
     save->status = prefix_probe(e->prefix, model, &profile, save->err);
     if (save->status == OK)
         save->status = prefix_write_file(e->prefix, e->options.prefix_path, e->options.prefix_key,
-                                         e->turn, save->err);
+                                         e->turn, &n_blocks, save->err);
+    if (save->status != OK)
+        return;
+    pthread_mutex_lock(&e->lock);
+    e->stats.prefix_saved_blocks = n_blocks;
+    e->stats.prefix_saved_s = (int64_t)time(NULL);
+    pthread_mutex_unlock(&e->lock);
 }
 
 enum status engine_save(struct engine *e, struct error *err)

@@ -33,6 +33,8 @@ void note_prefixes(struct engine *e)
     pthread_mutex_lock(&e->lock);
     e->stats.prefix_blocks = stats.blocks;
     e->stats.prefix_tails = stats.tails;
+    e->stats.prefix_blocks_max = stats.blocks_max;
+    e->stats.prefix_tails_max = stats.tails_max;
     e->stats.prefix_evicted = stats.evicted;
     pthread_mutex_unlock(&e->lock);
 }

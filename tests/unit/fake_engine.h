@@ -132,6 +132,12 @@ bool engine_between_steps(struct engine *engine, engine_work_fn *work, void *use
     ASSERT(0);
 }
 
+enum status engine_save(struct engine *engine, struct error *err)
+{
+    (void)engine, (void)err;
+    ASSERT(0);
+}
+
 int32_t engine_context_max(const struct engine *engine)
 {
     (void)engine;

@@ -25,6 +25,18 @@
 
 #define ANSWER_WAIT_MS 30000 /* longer is a hang */
 
+static bool save_file, save_fails;
+static int saves;
+
+enum status engine_save(struct engine *engine, struct error *err)
+{
+    (void)engine;
+    if (save_fails)
+        return error_set(err, ERR_IO, "/prefixes: the disk is full");
+    saves++;
+    return OK;
+}
+
 void engine_stats_get(struct engine *engine, struct engine_stats *out)
 {
     (void)engine;
@@ -35,6 +47,11 @@ void engine_stats_get(struct engine *engine, struct engine_stats *out)
                                  .steps = 3,
                                  .prefix_blocks = 21,
                                  .prefix_tails = 4,
+                                 .prefix_blocks_max = 35,
+                                 .prefix_tails_max = 36,
+                                 .prefix_file = save_file,
+                                 .prefix_saved_blocks = saves > 0 ? 20 : 0,
+                                 .prefix_saved_s = saves > 0 ? 1790000000 : 0,
                                  .prefix_evicted = 6,
                                  .drafts = 9,
                                  .drafts_right = 8,
@@ -270,6 +287,46 @@ static void test_keys(void **state)
     json_object_put(created);
 }
 
+static void test_prefixes(void **state)
+{
+    (void)state;
+    static const char STATUS_LINE[] = "{\"command\":\"prefixes\",\"args\":[\"status\"]}";
+    static const char SAVE[] = "{\"command\":\"prefixes\",\"args\":[\"save\"]}";
+    static const struct {
+        const char *line, *text; /* text: the end of the answer's */
+        bool file, fails, ok;
+        int saves; /* so far */
+    } STEPS[] = {
+        {STATUS_LINE, "they end with the engine: no file was named at its start\n", false, false,
+         true, 0},
+        {STATUS_LINE, "6 made room for others\nnot saved since the start\n", true, false, true, 0},
+        {SAVE, "/prefixes: the disk is full", true, true, false, 0},
+        {STATUS_LINE, "not saved since the start\n", true, false, true, 0},
+        {SAVE, "20 blocks of prefixes are saved\n", true, false, true, 1},
+        {STATUS_LINE, "20 blocks were saved on 2026-09-21 14:13:20 UTC\n", true, false, true, 1},
+    };
+    for (size_t i = 0; i < sizeof STEPS / sizeof STEPS[0]; i++) {
+        save_file = STEPS[i].file;
+        save_fails = STEPS[i].fails;
+        struct json_object *answer = ask(STEPS[i].line, strlen(STEPS[i].line));
+        const char *text = text_of(answer), *want = STEPS[i].text;
+        assert_int_equal(is_ok(answer), STEPS[i].ok);
+        assert_true(strlen(text) >= strlen(want));
+        assert_string_equal(text + strlen(text) - strlen(want), want);
+        assert_int_equal(saves, STEPS[i].saves);
+        if (i + 1 == sizeof STEPS / sizeof STEPS[0]) {
+            struct json_object *data = member(answer, "data");
+            assert_int_equal(json_object_get_int(member(data, "blocks")), 21);
+            assert_int_equal(json_object_get_int(member(data, "blocks_max")), 35);
+            assert_int_equal(json_object_get_int(member(data, "ends")), 4);
+            assert_int_equal(json_object_get_int(member(data, "ends_max")), 36);
+            assert_int_equal(json_object_get_int64(member(data, "saved_s")), 1790000000);
+            assert_true(json_object_get_boolean(member(data, "file")));
+        }
+        json_object_put(answer);
+    }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -290,6 +347,7 @@ static void test_refusals(void **state)
         {"{\"command\":\"status\",\"args\":[\"a\\nb\"]}", "args: must be short strings"},
         {"{\"command\":\"status\",\"args\":[\"x\"]}", "usage: status"},
         {"{\"command\":\"secret-command\"}", "unknown command; known are: status | keys list"},
+        {"{\"command\":\"prefixes\"}", "usage: prefixes status | prefixes save"},
         {"{\"command\":\"keys\"}",
          "usage: keys list | keys create NAME | keys limit ID LIMIT VALUE|none | "},
         {"{\"command\":\"keys\",\"args\":[\"create\"]}", "usage: keys"},
@@ -592,17 +650,12 @@ static void test_profile_switches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_profiles),
-        cmocka_unit_test(test_profile_switches),
-        cmocka_unit_test(test_status),
-        cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_hostile_bytes),
-        cmocka_unit_test(test_server),
-        cmocka_unit_test(test_server_bounds),
-        cmocka_unit_test(test_server_silent_clients),
-        cmocka_unit_test(test_server_place),
-        cmocka_unit_test(test_server_other_user),
+        cmocka_unit_test(test_profiles),      cmocka_unit_test(test_profile_switches),
+        cmocka_unit_test(test_status),        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_prefixes),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_hostile_bytes), cmocka_unit_test(test_server),
+        cmocka_unit_test(test_server_bounds), cmocka_unit_test(test_server_silent_clients),
+        cmocka_unit_test(test_server_place),  cmocka_unit_test(test_server_other_user),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -94,11 +94,17 @@ static void test_restart(void **state)
     struct engine *engine = start(PIECES, KEY);
     assert_int_equal(ask(engine, 1, 700, NAMESPACE_A), 0);
     assert_false(there()); /* nothing is written unless asked for */
+    struct engine_stats stats;
+    engine_stats_get(engine, &stats);
+    assert_true(stats.prefix_file && stats.prefix_saved_s == 0);
+    assert_in_range(stats.prefix_blocks, 5, stats.prefix_blocks_max);
     save(engine);
+    engine_stats_get(engine, &stats);
+    assert_int_equal(stats.prefix_saved_blocks, stats.prefix_blocks);
+    assert_int_not_equal(stats.prefix_saved_s, 0);
     engine_end(engine);
     for (int life = 0; life < 3; life++) {
         engine = start(PIECES, KEY);
-        struct engine_stats stats;
         engine_stats_get(engine, &stats);
         assert_true(stats.prefix_blocks >= 5);
         assert_int_equal(ask(engine, 1, 600, NAMESPACE_A), 4 * 128);
@@ -161,6 +167,9 @@ static void test_not_written(void **state)
     memcpy(path, good, sizeof path);
     engine = engine_start_cached(1, 1, 4);
     assert_int_equal(engine_save(engine, &err), ERR_INPUT);
+    struct engine_stats stats;
+    engine_stats_get(engine, &stats);
+    assert_true(!stats.prefix_file && stats.prefix_saved_s == 0 && stats.prefix_saved_blocks == 0);
     engine_end(engine);
 }
 

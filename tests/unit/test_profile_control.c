@@ -35,6 +35,8 @@ static struct {
     bool proves; /* one waits */
     bool bad;    /* proofs fail */
     int proofs;
+    int saves;
+    bool full; /* the disk, for the engine */
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void wait_or_die(void)
@@ -84,6 +86,21 @@ bool engine_between_steps(struct engine *engine, engine_work_fn *work, void *use
 {
     (void)engine, (void)work, (void)user;
     return true; /* the played proof asks whether it may go on, and needs no model */
+}
+
+enum status engine_save(struct engine *engine, struct error *err)
+{
+    (void)engine;
+    if (world.full)
+        return error_set(err, ERR_IO, "no room");
+    world.saves++;
+    return OK;
+}
+
+void engine_stats_get(struct engine *engine, struct engine_stats *out)
+{
+    (void)engine;
+    *out = (struct engine_stats){.prefix_saved_blocks = 7};
 }
 
 static void no_work(void *user, struct model *model)
@@ -342,7 +359,31 @@ static void test_refusals(void **state)
     assert_int_equal(world.proofs, 0);
 }
 
-/* A second switch, a verification, a ranking and a rollback while a switch is under way. */
+/* A save changes nothing that serves, and says when it did not come about. */
+static void test_save(void **state)
+{
+    (void)state;
+    for (int full = 0; full < 2; full++) {
+        struct error err;
+        uint64_t job;
+        world.full = full;
+        world.saves = 0;
+        assert_int_equal(control_save(control, &job, &err), OK);
+        struct control_result result = result_of(job);
+        assert_int_equal(result.good, !full);
+        assert_int_equal(world.saves, !full);
+        assert_string_equal(buf_cstr(&result.text),
+                            full ? "no room" : "7 blocks of prefixes are saved\n");
+        assert_string_equal(buf_cstr(&result.data), full ? "" : "{\"saved_blocks\": 7}");
+        buf_free(&result.text);
+        buf_free(&result.data);
+    }
+    world.full = false;
+    assert_serves("balanced");
+    assert_int_equal(world.proofs, 0);
+}
+
+/* A second switch, a verification, a ranking, a save and a rollback while a switch is under way. */
 static void test_two_at_once(void **state)
 {
     (void)state;
@@ -358,11 +399,12 @@ static void test_two_at_once(void **state)
     set_refused("official", ERR_CAPACITY, "profile set runs");
     assert_int_equal(control_verify(control, "fast", &other, &err), ERR_CAPACITY);
     assert_int_equal(control_rank(control, &other, &err), ERR_CAPACITY);
+    assert_int_equal(control_save(control, &other, &err), ERR_CAPACITY);
     assert_int_equal(control_rollback(control, &err), ERR_CAPACITY);
     struct control_status s;
     control_status_get(control, &s);
     assert_int_equal(s.phase, CONTROL_BUSY);
-    assert_string_equal(s.job, "set");
+    assert_string_equal(s.job, "profile set");
     assert_serves("balanced"); /* until it is proven */
     pthread_mutex_lock(&world.lock);
     world.hold = false;
@@ -505,6 +547,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_verify, setup, teardown),
         cmocka_unit_test_setup_teardown(test_engine_refuses, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_save, setup, teardown),
         cmocka_unit_test_setup_teardown(test_two_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_while_proving, setup, teardown),
         cmocka_unit_test_setup_teardown(test_trial_expires, setup, teardown),
