@@ -265,6 +265,12 @@ SOAK_REQUESTS ?= 2000
 soak-serve: build/schedules build/synth ## random schedules through the serving core, bit for bit
 	@tests/serve/run.sh $(SOAK_REQUESTS)
 
+# Not a suite of `make test`: memory is judged once the caches are full, so minutes say little.
+SOAK_SECONDS ?= 3600
+.PHONY: soak-clients
+soak-clients: build/engine ## random clients over HTTP for an hour: nothing is lost, nothing is kept
+	@/usr/bin/python3 tests/serve/soak_clients.py $(SOAK_SECONDS)
+
 # Not a suite of `make test`: it needs a GPU.
 test-gpu: gpu build/synth ## check the GPU backend and the worker on the GPU of this machine
 	@tools/gpu.sh
