@@ -40,4 +40,17 @@
 /* KL this small is no distance: the growth between two of them is not judged. */
 #define AUDIT_KL_NOTHING 1e-6
 
+/* EVIDENCE(state of a row in one place, should have run there and was not seen, no verdict may rest
+ * on it).  What this hardware or this model can not run is not missing: traffic does not meet it
+ * either; of what the engine obeys without changing a number there is nothing to see. */
+#define AUDIT_EVIDENCE(EVIDENCE)                                                                   \
+    EVIDENCE(PROOF_NONE, false, false)                                                             \
+    EVIDENCE(PROOF_LIVE, false, false)                                                             \
+    EVIDENCE(PROOF_UNPROVEN, false, false)                                                         \
+    EVIDENCE(PROOF_UNPROVEN, true, true)                                                           \
+    EVIDENCE(PROOF_INERT, false, true)                                                             \
+    EVIDENCE(PROOF_INERT, true, true)                                                              \
+    EVIDENCE(PROOF_WRONG, false, true)                                                             \
+    EVIDENCE(PROOF_WRONG, true, true)
+
 #endif

@@ -1,10 +1,12 @@
 /*
  * `engine audit`: opens a model, runs tests, searches for a culprit, writes the report; or shows
- * and compares reports that were written before.  Exit code 1 when the verdict is FAIL.
+ * and compares reports that were written before.  Exit code 1 when the verdict is FAIL or
+ * INVALID.
  */
 #include "config/audit_gates.h"
 #include "config/version.h"
 #include "engine/audit/culprit.h"
+#include "engine/audit/evidence.h"
 #include "engine/audit/report.h"
 #include "engine/audit/stats.h"
 #include "engine/audit/tests.h"
@@ -18,7 +20,8 @@
 #include <time.h>
 
 static const char USAGE[] =
-    "usage: engine audit prompt|floor|replay|logits|recall|needle|all --model DIR\n"
+    "usage: engine audit prove|rank|prompt|floor|replay|logits|recall|needle|all\n"
+    "         --model DIR\n"
     "         [--profile NAME[,ROW=VALUE]..] [--reference NAME[,ROW=VALUE]..]\n"
     "         [--budget quick|1m|5m|30m|3h] [--seed N] [--context N] [--isa ..] [--threads N]\n"
     "         [--json FILE] [--html FILE]\n"
@@ -148,6 +151,16 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* Takes the result. */
+static void test_end(struct json_object *tests, struct json_object *result, double start,
+                     enum audit_verdict verdict, enum audit_verdict *worst)
+{
+    fprintf(stderr, " %s, %.1f s\n", audit_verdict_name(verdict), seconds() - start);
+    put(result, "seconds", json_object_new_double(seconds() - start));
+    json_object_array_add(tests, result);
+    *worst = audit_verdict_worst(*worst, verdict);
+}
+
 static void run_test(const struct audit_run *run, enum audit_test test, struct json_object *tests,
                      enum audit_verdict *worst)
 {
@@ -155,10 +168,38 @@ static void run_test(const struct audit_run *run, enum audit_test test, struct j
     double start = seconds();
     fprintf(stderr, "audit: %s ..", audit_test_name(test));
     struct json_object *result = audit_test(run, test, &verdict);
-    fprintf(stderr, " %s, %.1f s\n", audit_verdict_name(verdict), seconds() - start);
-    put(result, "seconds", json_object_new_double(seconds() - start));
-    json_object_array_add(tests, result);
-    *worst = audit_verdict_worst(*worst, verdict);
+    test_end(tests, result, start, verdict, worst);
+}
+
+static void run_prove(struct audit *a, struct json_object *tests, enum audit_verdict *worst)
+{
+    enum audit_verdict verdict;
+    double start = seconds();
+    fprintf(stderr, "audit: prove ..");
+    struct json_object *result =
+        evidence_prove_model(a->model, &a->options.profile, a->report, &verdict);
+    test_end(tests, result, start, verdict, worst);
+}
+
+/* On the text of a needle: what the other tests show the model. */
+static enum status run_rank(struct audit *a, struct json_object *tests, enum audit_verdict *worst,
+                            struct error *err)
+{
+    const struct needle_plan plan = {.seed = (uint64_t)a->options.seed << 20,
+                                     .length = RANK_PROMPT_MAX,
+                                     .at = RANK_PROMPT_MAX / 2};
+    enum audit_verdict verdict;
+    struct audit_item item;
+    double start = seconds();
+    enum status status = conversation_needle(&a->text, &plan, &item, err);
+    if (status != OK)
+        return status;
+    fprintf(stderr, "audit: rank ..");
+    struct json_object *result = evidence_rank_model(a->model, &a->options.profile, item.ids.data,
+                                                     (int32_t)item.ids.len, a->report, &verdict);
+    audit_item_free(&item);
+    test_end(tests, result, start, verdict, worst);
+    return OK;
 }
 
 static enum status audit_work(struct audit *a, enum audit_verdict *worst, struct error *err)
@@ -176,7 +217,14 @@ static enum status audit_work(struct audit *a, enum audit_verdict *worst, struct
     enum audit_test test;
     double start = seconds();
     *worst = VERDICT_PASS;
-    if (strcmp(o->what, "all") == 0) {
+    bool tests_run = strcmp(o->what, "all") == 0 || audit_test_parse(o->what, &test);
+    if (tests_run || strcmp(o->what, "prove") == 0) /* no verdict stands without it */
+        run_prove(a, tests, worst);
+    if (strcmp(o->what, "rank") == 0) {
+        enum status status = run_rank(a, tests, worst, err);
+        if (status != OK)
+            return status;
+    } else if (strcmp(o->what, "all") == 0) {
         for (int i = 0; i < AUDIT_TESTS; i++)
             run_test(&run, (enum audit_test)i, tests, worst);
     } else if (strcmp(o->what, "isolate") == 0) {
@@ -189,7 +237,7 @@ static enum status audit_work(struct audit *a, enum audit_verdict *worst, struct
                  : outcome == ISOLATE_MODEL     ? VERDICT_MODEL
                  : outcome == ISOLATE_UNDECIDED ? VERDICT_UNDECIDED
                                                 : VERDICT_FAIL;
-    } else if (audit_test_parse(o->what, &test)) {
+    } else if (tests_run) {
         run_test(&run, test, tests, worst);
     }
     put(a->report, "spent_s", json_object_new_double(seconds() - start));
@@ -253,8 +301,12 @@ static enum status show(int argc, char **argv, struct error *err)
 static bool is_work(const char *what)
 {
     enum audit_test test;
-    return strcmp(what, "all") == 0 || strcmp(what, "isolate") == 0 ||
-           audit_test_parse(what, &test);
+    static const char *const others[] = {"all", "isolate", "prove", "rank"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strcmp(what, others[i]) == 0)
+            return true;
+    }
+    return audit_test_parse(what, &test);
 }
 
 int cmd_audit(int argc, char **argv)
@@ -282,5 +334,6 @@ int cmd_audit(int argc, char **argv)
     if (status != OK)
         fprintf(stderr, "engine audit: %s\n", err.text);
     audit_close(&a);
-    return status != OK ? status_exit_code(status) : verdict == VERDICT_FAIL ? 1 : 0;
+    return status != OK ? status_exit_code(status)
+                        : verdict == VERDICT_FAIL || verdict == VERDICT_INVALID;
 }

@@ -121,19 +121,33 @@ static void put_isolation(struct json_object *isolation, struct buf *out)
     }
 }
 
-/* Rows that the verdicts may not rest on. */
+/* Rows that the verdicts may not rest on, each place; then those that nothing could show here. */
 static void put_unproven(struct json_object *rows, struct buf *out)
 {
     bool any = false;
+    struct buf others = {0};
+    const char *last = "";
     for (size_t i = 0; i < report_count(rows); i++) {
         struct json_object *row = json_object_array_get_idx(rows, i);
+        const char *name = report_string(row, "row");
         if (strcmp(report_string(row, "state"), "live") == 0)
             continue;
-        buf_printf(out, "%s  %s = %s, %s: %s\n", any ? "" : "\nrows that are not live\n",
-                   report_string(row, "row"), report_string(row, "value"),
-                   report_string(row, "leg"), report_string(row, "state"));
+        if (!json_object_get_boolean(report_member(row, "counts"))) {
+            if (strcmp(name, last) != 0)
+                buf_printf(&others, "%s%s", others.len == 0 ? "" : ", ", name);
+            last = name;
+            continue;
+        }
+        buf_printf(out, "%s  %s = %s, %s layers, %s: %s, %s\n",
+                   any ? "" : "\nrows that no verdict may rest on\n", name,
+                   report_string(row, "value"), report_string(row, "kind"),
+                   report_string(row, "leg"), report_string(row, "state"),
+                   report_string(row, "why"));
         any = true;
     }
+    if (others.len > 0)
+        buf_printf(out, "\nnot proven, for nothing shows them here: %s\n", buf_cstr(&others));
+    buf_free(&others);
 }
 
 static void put_ranking(struct json_object *ranking, struct buf *out)

@@ -174,7 +174,8 @@ static const char STYLE[] =
 
 void report_html(struct json_object *report, struct buf *out)
 {
-    static const char *const row_keys[] = {"row", "value", "kind", "leg", "state", "launches"};
+    static const char *const row_keys[] = {"row",   "value",     "kind", "leg",
+                                           "state", "witnessed", "why"};
     static const char *const rank_keys[] = {"row", "value", "kl", "top1_loss", "exposure", "tier"};
     static const char *const try_keys[] = {"stage", "prefill", "decode", "reuse", "verdict"};
     struct json_object *tests = report_member(report, "tests");
@@ -193,7 +194,7 @@ void report_html(struct json_object *report, struct buf *out)
         put_test(out, json_object_array_get_idx(tests, i));
     put_table(out, "What each row costs", report_member(report, "ranking"), rank_keys, 6);
     put_table(out, "Isolation", report_member(isolation, "tries"), try_keys, 5);
-    put_table(out, "Rows", report_member(report, "rows"), row_keys, 6);
+    put_table(out, "Rows", report_member(report, "rows"), row_keys, 7);
     buf_puts(out, "</html>\n");
     buf_free(&head);
 }

@@ -175,7 +175,7 @@ def state_fault(name, fault):
         return {"harmful": True, "flagged": "replay", "verdict": "ABORT", "legs": "state", "named": [[str(error)[-60:]]],
                 "verdicts": 1, "bound": 1, "kl": None,
                 "good": fault.ways is None and "broken invariant" in str(error)}
-    test = got["tests"][0]
+    test = got["tests"][1]
     seen = sorted(way for way, n in test["numbers"].items() if n > 0)
     return {"harmful": True, "flagged": "replay", "verdict": test["verdict"], "legs": "state", "named": [seen],
             "verdicts": 1, "bound": 1, "kl": None,
@@ -186,7 +186,7 @@ def prompt_fault(name, fault):
     engine = planted(name, *fault.edits) if fault.edits else "build/engine"
     if fault.row is None:
         _, got = report("prompt", "--profile", "reference", engine=engine)
-        test = got["tests"][0]
+        test = got["tests"][1]
         return {"harmful": True, "flagged": "prompt", "verdict": test["verdict"], "legs": "prompt",
                 "named": [[test["why"]]], "verdicts": 1, "bound": 1, "kl": None,
                 "good": test["verdict"] == "FAIL" and fault.word in test["why"]}
@@ -201,10 +201,10 @@ def prompt_fault(name, fault):
 def harmless(name, fault):
     _, got = report("logits", "--profile", profile({**fault.rows, fault.row: fault.value}), "--budget", "quick")
     _, base = report("logits", "--profile", profile(fault.rows), "--budget", "quick")
-    share = got["tests"][0]["estimate"] - base["tests"][0]["estimate"]
-    return {"harmful": False, "flagged": "logits", "verdict": got["tests"][0]["verdict"], "legs": "", "named": [],
+    share = got["tests"][1]["estimate"] - base["tests"][1]["estimate"]
+    return {"harmful": False, "flagged": "logits", "verdict": got["tests"][1]["verdict"], "legs": "", "named": [],
             "verdicts": 1, "bound": 1, "kl": share,
-            "good": got["tests"][0]["verdict"] == "PASS" and abs(share) < fault.most}
+            "good": got["tests"][1]["verdict"] == "PASS" and abs(share) < fault.most}
 
 
 def control(_name, _fault):

@@ -23,8 +23,11 @@ def whole_report(tap, folder):
                                  "--html", page)
     official = json.load(open(path))
     verdicts = {t["name"]: t["verdict"] for t in official["tests"]}
-    tap.check(status == 0 and list(verdicts) == ["prompt", "floor", "replay", "logits", "recall", "needle"],
+    tap.check(status == 0 and list(verdicts) == ["prove", "prompt", "floor", "replay", "logits", "recall", "needle"],
               f"official: {verdicts}, {official['spent_s']:.0f} s {errors if status else ''}")
+    states = {row["state"] for row in official["rows"] if row["counts"]}
+    tap.check(verdicts["prove"] == "PASS" and len(official["rows"]) > 100 and not states,
+              f"official is proven in {official['tests'][0]['numbers']}")
     tap.check(verdicts["prompt"] == verdicts["floor"] == verdicts["replay"] == verdicts["logits"] == "PASS",
               "official asks the same, equals itself, replays bit for bit, and holds its gates")
     tap.check(verdicts["recall"] == "PASS" and verdicts["needle"] == "PASS", "official loses no answer")
@@ -34,13 +37,13 @@ def whole_report(tap, folder):
     broken["verdict"] = "FINE"
     tap.check(not valid(broken), "a report without a gate has not")
     html = open(page).read()
-    tap.check("<h1>v4box audit" in html and html.count("<section>") == 6 and html.count("hsl(") >= 10,
+    tap.check("<h1>v4box audit" in html and html.count("<section>") == 7 and html.count("hsl(") >= 10,
               "the page shows every test and the cells of its grids")
     tap.check(not any(word in html for word in ("<script", "http:", "https:", "src=", "@import")),
               "the page loads nothing")
     tap.check(audit("show", path)[1] == text, "show prints what the run printed")
     tap.check(audit("diff", path, path) == (0, "", ""), "a report does not differ from itself")
-    official["tests"][4]["verdict"], official["engine"]["isa"] = "FAIL", "abacus"
+    official["tests"][5]["verdict"], official["engine"]["isa"] = "FAIL", "abacus"
     other = os.path.join(folder, "other.json")
     json.dump(official, open(other, "w"))
     _, text, _ = audit("diff", path, other)
@@ -53,7 +56,7 @@ def defects(tap):
     stale = planted("stale window", ("engine/model/snapshot.c", "length - window, window, HEAD_DIM,",
                                      "length - window, window - 9, HEAD_DIM,"))
     status, bad = report("replay", "--profile", "reference", engine=stale)
-    why = bad["tests"][0]["why"]
+    why = bad["tests"][1]["why"]
     tap.check(status == 1 and bad["verdict"] == "FAIL" and why.startswith("differs: stored prefix;"),
               f"a window that is not brought back: {why}")
     twice = planted("scaling twice", ("kernels/cpu/cpu_experts.c", "if (p->scale == MOE_SCALE_GATE) {", "{"))
@@ -81,9 +84,20 @@ def prompts(tap):
                                      "if (think || i + 1 == turns->n_turns)\n            "
                                      "add_control(w, think ? CONTROL_THINK_OPEN : CONTROL_THINK_CLOSE);"))
     status, bad = report("prompt", "--profile", "reference", engine=tag)
-    why = bad["tests"][0]["why"]
+    why = bad["tests"][1]["why"]
     tap.check(status == 1 and why == "not as the published encoder writes it: multi-turn-chat",
               f"a close tag that history lost: {why}")
+
+
+def unproven(tap):
+    """A clamp that is never reached, whatever the profile: both sides of a comparison agree, and may not pass."""
+    lost = planted("clamp never reached", ("kernels/cpu/cpu_experts.c", "(float)p->limit,", "1e30f,"))
+    status, bad = report("floor", "--profile", "official", "--budget", "quick", engine=lost)
+    verdicts = {t["name"]: t["verdict"] for t in bad["tests"]}
+    tap.check(valid(bad) and status == 1 and bad["verdict"] == "INVALID" and verdicts["floor"] == "PASS",
+              f"a run with an inert row is {bad['verdict']}: {verdicts}")
+    rows = {(row["row"], row["state"]) for row in bad["rows"] if row["counts"]}
+    tap.check(rows == {("moe.clamp", "inert")}, f"and names it: {rows}")
 
 
 def wrong_input(tap, folder):
@@ -118,6 +132,7 @@ def main():
         prompts(tap)
         whole_report(tap, folder)
         defects(tap)
+        unproven(tap)
     return tap.end()
 
 

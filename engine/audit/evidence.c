@@ -1,0 +1,203 @@
+/*
+ * Proof and ranking as members of a report, and the verdicts that follow from them.
+ */
+#include "engine/audit/evidence.h"
+
+#include "config/audit_gates.h"
+#include "engine/audit/tests_common.h"
+#include "kernels/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void put(struct json_object *object, const char *key, struct json_object *take_value)
+{
+    ASSERT(json_object_object_add(object, key, take_value) == 0);
+}
+
+static bool run_here(void *host, engine_work_fn *work, void *user)
+{
+    work(user, host);
+    return true;
+}
+
+/* The audit has the model for itself: no engine stands between. */
+static struct lab lab_alone(struct model *model)
+{
+    return (struct lab){.run = run_here, .host = model, .config = model_config(model)};
+}
+
+static void put_text(struct json_object *object, const char *key, const char *text)
+{
+    put(object, key, json_object_new_string(text));
+}
+
+static struct json_object *test_new(const char *name, enum audit_verdict verdict, struct buf *why,
+                                    int64_t n, const char *gate)
+{
+    struct json_object *out = json_object_new_object();
+    put_text(out, "name", name);
+    put_text(out, "verdict", audit_verdict_name(verdict));
+    put_text(out, "why", buf_cstr(why));
+    put(out, "n", json_object_new_int64(n));
+    put_text(out, "gate", gate);
+    buf_free(why);
+    return out;
+}
+
+/* ---- the proof ------------------------------------------------------------------------------- */
+
+bool evidence_counts(const struct proof_cell *cell)
+{
+    static const struct {
+        enum proof_state state;
+        bool missing, counts;
+    } GATES[] = {
+#define EVIDENCE(state, missing, counts) {state, missing, counts},
+        AUDIT_EVIDENCE(EVIDENCE)
+#undef EVIDENCE
+    };
+    for (size_t i = 0; i < sizeof GATES / sizeof *GATES; i++) {
+        if (GATES[i].state == cell->state && GATES[i].missing == cell->missing)
+            return GATES[i].counts;
+    }
+    return true; /* a state that no line speaks of is no evidence */
+}
+
+static struct json_object *cell_json(const struct proof *proof, int row, int kind, enum leg leg)
+{
+    const struct proof_cell *cell = &proof->cells[row][kind][leg];
+    struct json_object *out = json_object_new_object();
+    put_text(out, "row", PRECISION[row].name);
+    put_text(out, "value", profile_value_name(&proof->profile, (enum precision_row)row));
+    put_text(out, "kind", proof_kind_name(kind));
+    put_text(out, "leg", leg_name(leg));
+    put_text(out, "state", proof_state_name(cell->state));
+    put(out, "witnessed", json_object_new_int64((int64_t)cell->rows));
+    put(out, "counts", json_object_new_boolean(evidence_counts(cell)));
+    put_text(out, "why", cell->why);
+    return out;
+}
+
+/* @return places that no verdict may rest on; the first one is said in `why` */
+static int put_rows(const struct proof *proof, struct json_object *rows, struct buf *why)
+{
+    int bad = 0;
+    for (int row = 0; row < PRECISION_ROWS; row++) {
+        for (int kind = 0; kind < PROOF_KINDS; kind++) {
+            for (int leg = 0; leg < LEGS; leg++) {
+                const struct proof_cell *cell = &proof->cells[row][kind][leg];
+                if (cell->state == PROOF_NONE)
+                    continue;
+                json_object_array_add(rows, cell_json(proof, row, kind, (enum leg)leg));
+                if (evidence_counts(cell) && bad++ == 0)
+                    buf_printf(why, "%s is %s in %s layers, %s: %s", PRECISION[row].name,
+                               proof_state_name(cell->state), proof_kind_name(kind),
+                               leg_name((enum leg)leg), cell->why);
+            }
+        }
+    }
+    return bad;
+}
+
+struct json_object *evidence_proof(const struct proof *proof, struct json_object *report,
+                                   enum audit_verdict *verdict)
+{
+    struct json_object *rows = json_object_new_array();
+    struct buf why = {0};
+    int bad = put_rows(proof, rows, &why), n = 0;
+    *verdict = proof->complete && bad == 0 ? VERDICT_PASS : VERDICT_INVALID;
+    if (!proof->complete) {
+        why.len = 0;
+        buf_puts(&why, "the proof was not finished");
+    } else if (bad > 1) {
+        buf_printf(&why, "; %d places in all", bad);
+    } else if (bad == 0) {
+        buf_puts(&why, "every row that can run here does what it says");
+    }
+    for (int state = PROOF_LIVE; state < PROOF_STATES; state++)
+        n += proof->counts[state];
+    struct json_object *out = test_new("prove", *verdict, &why, n, "no row inert, wrong or unseen");
+    struct json_object *numbers = result_part(out, "numbers", false);
+    for (int state = PROOF_LIVE; state < PROOF_STATES; state++)
+        result_number(numbers, proof_state_name((enum proof_state)state), proof->counts[state]);
+    put(report, "rows", rows);
+    return out;
+}
+
+struct json_object *evidence_prove_model(struct model *model, const struct profile *profile,
+                                         struct json_object *report, enum audit_verdict *verdict)
+{
+    struct lab *lab = calloc(1, sizeof *lab);
+    struct proof *proof = calloc(1, sizeof *proof);
+    ASSERT(lab != NULL && proof != NULL);
+    *lab = lab_alone(model);
+    proof_run(lab, &(struct proof_options){.profile = profile}, proof);
+    struct json_object *out = evidence_proof(proof, report, verdict);
+    free(proof);
+    free(lab);
+    return out;
+}
+
+/* ---- the ranking ----------------------------------------------------------------------------- */
+
+static struct json_object *entry_json(const struct rank_entry *e, bool chosen)
+{
+    const struct precision_switch *row = &PRECISION[e->row];
+    struct json_object *out = json_object_new_object();
+    put_text(out, "row", row->name);
+    put_text(out, "value", row->values[e->value].name);
+    put(out, "chosen", json_object_new_boolean(chosen));
+    put_text(out, "tier", e->ran ? rank_tier_name(e->tier) : "did not run here");
+    if (e->ran) {
+        result_number(out, "kl", e->kl_mean);
+        result_number(out, "kl_prefill", e->kl[LEG_PREFILL]);
+        result_number(out, "kl_decode", e->kl[LEG_DECODE]);
+        result_number(out, "top1_loss", e->top1_loss);
+        result_number(out, "exposure", e->exposure);
+    }
+    return out;
+}
+
+struct json_object *evidence_rank(const struct rank *rank, const struct profile *profile,
+                                  struct json_object *report, enum audit_verdict *verdict)
+{
+    struct json_object *ranking = json_object_new_array();
+    struct buf why = {0};
+    int n = 0, over = 0;
+    for (int i = 0; i < rank->n; i++) {
+        const struct rank_entry *e = &rank->entries[i];
+        const struct precision_switch *row = &PRECISION[e->row];
+        bool chosen = profile->values[e->row] == e->value;
+        json_object_array_add(ranking, entry_json(e, chosen));
+        n += chosen && e->ran;
+        if (!chosen || !e->ran || e->kl_mean <= row->budget)
+            continue;
+        buf_printf(&why, "%s%s=%s alone costs %.2g of %.2g nats", over++ == 0 ? "" : "; ",
+                   row->name, row->values[e->value].name, e->kl_mean, row->budget);
+    }
+    *verdict = !rank->complete ? VERDICT_UNDECIDED : over > 0 ? VERDICT_FAIL : VERDICT_PASS;
+    if (!rank->complete) {
+        why.len = 0;
+        buf_puts(&why, "the ranking was not finished");
+    } else if (over == 0) {
+        buf_puts(&why, "every value of the profile costs what its row may");
+    }
+    put(report, "ranking", ranking);
+    return test_new("rank", *verdict, &why, n, "KL alone within the row's budget");
+}
+
+struct json_object *evidence_rank_model(struct model *model, const struct profile *profile,
+                                        const int32_t *prompt, int32_t n,
+                                        struct json_object *report, enum audit_verdict *verdict)
+{
+    struct lab *lab = calloc(1, sizeof *lab);
+    struct rank *rank = calloc(1, sizeof *rank);
+    ASSERT(lab != NULL && rank != NULL);
+    *lab = lab_alone(model);
+    rank_run(lab, prompt, n, rank);
+    struct json_object *out = evidence_rank(rank, profile, report, verdict);
+    free(rank);
+    free(lab);
+    return out;
+}

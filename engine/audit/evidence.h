@@ -1,0 +1,37 @@
+/*
+ * What the verdicts of a report rest on: the proof that the profile's rows run, and what each value
+ * costs alone.  Puts the members "rows" and "ranking" of a report beside its tests.  Knows how a
+ * proof is judged, not how it is made (engine/precision/proof.h, rank.h).
+ */
+#ifndef V4BOX_ENGINE_AUDIT_EVIDENCE_H
+#define V4BOX_ENGINE_AUDIT_EVIDENCE_H
+
+#include "engine/audit/report.h"
+#include "engine/precision/proof.h"
+#include "engine/precision/rank.h"
+
+/** True when verdicts must not rest on a row in this state (AUDIT_EVIDENCE). */
+bool evidence_counts(const struct proof_cell *cell);
+
+/** Judges a proof: INVALID when it was not finished or a cell counts, else PASS.
+ *  @return the report's test "prove"; sets the member "rows" of `report`
+ *  @own the caller: json_object_put */
+struct json_object *evidence_proof(const struct proof *proof, struct json_object *report,
+                                   enum audit_verdict *verdict);
+
+/** Judges a ranking: FAIL when a value of `profile` alone costs more than its row's budget,
+ *  UNDECIDED when it was not finished, else PASS.
+ *  @return the report's test "rank"; sets the member "ranking" of `report`
+ *  @own the caller: json_object_put */
+struct json_object *evidence_rank(const struct rank *rank, const struct profile *profile,
+                                  struct json_object *report, enum audit_verdict *verdict);
+
+/** Both on a model that nobody else uses meanwhile; a proof takes some seconds on the embedded
+ *  model, a ranking about a minute.  @shape prompt [n]  @own as above */
+struct json_object *evidence_prove_model(struct model *model, const struct profile *profile,
+                                         struct json_object *report, enum audit_verdict *verdict);
+struct json_object *evidence_rank_model(struct model *model, const struct profile *profile,
+                                        const int32_t *prompt, int32_t n,
+                                        struct json_object *report, enum audit_verdict *verdict);
+
+#endif
