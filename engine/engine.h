@@ -95,7 +95,7 @@ struct engine_options {
     int32_t context_max;   /* tokens a timeline can hold */
     int32_t queue_max;     /* requests waiting beyond that */
     uint64_t prefix_bytes; /* memory of the prefix cache; 0: only whole timelines are continued */
-    const struct profile *profile; /* copied; NULL: official */
+    const struct profile *profile; /* copied; NULL: PROFILE_DEFAULT */
     /* Where the prefix cache is read from at creation and written to by engine_save; NULL: it ends
      * with the engine.  A file that can not be used is removed, and the log says why. */
     const char *prefix_path;                   /* borrows, as long as the engine lives */

@@ -110,7 +110,7 @@ static enum status take_flag(struct flags *out, const char *name, const char *va
 static enum status parse_flags(int argc, char **argv, struct flags *out, struct error *err)
 {
     *out = (struct flags){.isa = "auto",
-                          .profile = "official",
+                          .profile = PROFILE_DEFAULT,
                           .context = CONTEXT_DEFAULT,
                           .sessions = SESSIONS_DEFAULT,
                           .keepalive_ms = KEEPALIVE_MS,

@@ -12,6 +12,8 @@
 #include "engine/audit/tests.h"
 #include "engine/commands.h"
 #include "engine/model/options.h"
+
+#include "config/defaults.h"
 #include "kernels/check.h"
 
 #include <stdio.h>
@@ -65,7 +67,7 @@ static enum status options_read(int argc, char **argv, struct options *o, struct
     };
     *o = (struct options){.what = argv[1],
                           .budget = "5m",
-                          .profile = *profile_builtin_at(PROFILE_BALANCED),
+                          .profile = *profile_builtin(PROFILE_DEFAULT),
                           .reference = *profile_builtin_at(PROFILE_REFERENCE),
                           .context = CONTEXT_DEFAULT,
                           .percent = 100,

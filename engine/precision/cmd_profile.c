@@ -9,6 +9,8 @@
 #include "engine/precision/served.h"
 #include "kernels/check.h"
 
+#include "config/defaults.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +138,7 @@ static enum status run_on_model(const char *verb, const struct profile_options *
 int cmd_profile(int argc, char **argv)
 {
     struct error err = {0};
-    struct profile_options o = {.profile = *profile_builtin("balanced")};
+    struct profile_options o = {.profile = *profile_builtin(PROFILE_DEFAULT)};
     struct flag flags[] = {
         {"--model", FLAG_TEXT, &o.model, true, false},
         {"--profile", FLAG_PROFILE, &o.profile, false, false},

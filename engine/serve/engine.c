@@ -9,6 +9,8 @@
 #include "engine/base/log.h"
 #include "engine/base/thread.h"
 #include "engine/serve/core.h"
+
+#include "config/defaults.h"
 #include "kernels/check.h"
 
 #include <sodium.h>
@@ -310,7 +312,7 @@ enum status engine_create(struct model *take_model, const struct engine_options 
                           struct engine **out, struct error *err)
 {
     const struct profile profile =
-        options->profile != NULL ? *options->profile : *profile_builtin_at(PROFILE_OFFICIAL);
+        options->profile != NULL ? *options->profile : *profile_builtin(PROFILE_DEFAULT);
     enum status status = options_check(options, err);
     if (status == OK)
         status = profile_check(take_model, &profile, err);
