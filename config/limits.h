@@ -317,6 +317,24 @@
 /* Index scores held at once (32 MiB of doubles): 16 tokens at a million positions. */
 #define CPU_INDEX_SCORES_MAX (4 << 20)
 
+/* ---- the worker ------------------------------------------------------------------------------ */
+/* Places for rows of the precision table in a step; more need another version of the link. */
+#define PRECISION_ROWS_MAX 64
+/* Timelines of a worker, each at most once in a step. */
+#define LINK_SEGMENTS_MAX 64
+/* Steps on their way: one runs, one waits. */
+#define LINK_STEPS 2
+/* Rows of logits have room for this; flash has 129,280. */
+#define LINK_VOCAB_MAX 131072
+/* The name of a field or of a configuration, with the NUL. */
+#define LINK_FIELD_BYTES 32
+/* The published checkpoint from a disk of 200 MB/s. */
+#define WORKER_LOAD_SECONDS 900
+/* A step of STEP_TOKENS_MAX takes a second on two slow cores; one that takes this long hangs. */
+#define WORKER_STEP_SECONDS 120
+/* How soon a dead worker is noticed: a futex does not tell. */
+#define WORKER_LOOK_MS 20
+
 /* ---- the audit ------------------------------------------------------------------------------- */
 /* Halvings of [0, 1] until two neighbouring doubles are left. */
 #define AUDIT_BISECTIONS 60

@@ -9,6 +9,7 @@
 
 int cmd_serve(int argc, char **argv);      /* engine/api/cmd_serve.c */
 int cmd_logits(int argc, char **argv);     /* engine/model/cmd_logits.c */
+int cmd_steps(int argc, char **argv);      /* engine/model/cmd_steps.c */
 int cmd_layer(int argc, char **argv);      /* engine/model/cmd_layer.c */
 int cmd_verify(int argc, char **argv);     /* engine/model/cmd_verify.c */
 int cmd_profile(int argc, char **argv);    /* engine/precision/cmd_profile.c */

@@ -19,8 +19,10 @@ static const struct {
      "      [--prefixes FILE --prefixes-key FILE] [--profiles FILE]"},
     {"logits", cmd_logits,
      "--model DIR --ids FILE --profile NAME[,ROW=VALUE]... [--chunk N] [--positions 0,5,-1]\n"
-     "      [--draft] [--trace] [--decode-from N] [--decode-profile NAME[,ROW=VALUE]...]"},
+     "      [--draft] [--trace] [--decode-from N] [--decode-profile NAME[,ROW=VALUE]...]\n"
+     "      [--worker PROGRAM]"},
     {"layer", cmd_layer, "--model DIR --ids FILE --layer L --profile NAME --in FILE --out FILE"},
+    {"steps", cmd_steps, "--model DIR: steps of another engine, which starts it; see --worker"},
     {"tokenize", cmd_tokenize, "--tokenizer FILE [--special] < text"},
     {"detokenize", cmd_detokenize, "--tokenizer FILE < ids"},
     {"render", cmd_render, "--tokenizer FILE --request FILE [--ids]"},

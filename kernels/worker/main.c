@@ -1,7 +1,8 @@
 /*
  * The worker program: the engine's own network on a GPU.  The engine is a static musl program and
  * cannot load the GPU's driver, a shared glibc library; this one can, and is otherwise the same
- * code with another backend linked (backend_cuda.c).  It looks into the network; it does not serve.
+ * code with another backend linked (backend_cuda.c).  It looks into the network, or runs
+ * the steps of an engine that has started it.
  */
 #include "config/version.h"
 #include "engine/commands.h"
@@ -24,6 +25,7 @@ static const struct {
 } COMMANDS[] = {
     {"logits", cmd_logits, "as of the engine, without --isa and --threads"},
     {"layer", cmd_layer, "as of the engine, without --isa and --threads"},
+    {"steps", cmd_steps, "--model DIR: steps of an engine, which starts it; see its --worker"},
     {"version", cmd_worker_version, ""},
 };
 

@@ -8,6 +8,7 @@ layers     `official` layer by layer from the reference's input streams, the sam
 demo       the embedded model on stored conversations, both profiles
 fresh      cases computed now by reference.py: every position's experts, selection and logits; layers
 controls   what must fail does fail: one wrong byte, one wrong layer
+worker     another process computes, to the same byte: profiles, drafts, legs, cuts; none that fails is believed
 contract   bad flags, ids, models and streams end with status 2 and a line that names them
 
 The gates and the noise they stand above are measured values of the reference's own README: an engine in
@@ -348,8 +349,32 @@ def group_contract(engine):
         refused(engine, f"layer {layer}", "--layer", "layer", *flags, "--ids", ids, "--layer", layer, "--in", streams, "--out", out)
 
 
+def group_worker(engine):
+    worker = ("--worker", engine.engine)
+    rng = np.random.default_rng(8)
+    model, ids = engine.model("nano.json", 1), rng.integers(0, 256, 300)
+    cases = {"reference": ("reference",), "official": ("official", "--draft"),
+             "fast in cuts of 7": ("fast", "--chunk", "7", "--draft"),
+             "decoded under another profile": ("official", "--decode-from", "200", "--decode-profile", "fast", "--chunk", "50")}
+    outs = {}
+    for what, flags in cases.items():
+        flags = (*flags, "--positions", "0,150,-1")
+        outs[what] = engine.logits_bytes(model, ids, *flags)
+        tap.check(engine.logits_bytes(model, ids, *flags, *worker) == outs[what], f"worker: {what}, the same bytes")
+    tap.check(len(set(outs.values())) == len(outs), "worker: control: the cases differ")
+    good = ["logits", "--model", model, "--profile", "reference", "--ids", engine.ids(ids), *worker]
+    refused(engine, "worker: --trace", "--trace", *good, "--trace")
+    refused(engine, "worker: no such program", "/nonexistent", *good[:-1], "/nonexistent")
+    for program, words in (("/bin/true", "ended with status 0"), ("/bin/false", "ended with status 1")):
+        status, out, err = engine.run(*good[:-1], program)
+        tap.check(status == 1 and out == b"" and words in err, f"worker: {program} is none")
+    status, out, err = engine.run("logits", "--model", "/nonexistent", *good[3:])
+    tap.check(status == 1 and out == b"" and "the worker does not serve" in err, "worker: its own reason is told")
+
+
 GROUPS = {"exact": group_exact, "official": group_official, "layers": group_layers, "demo": group_demo,
-          "fresh": group_fresh, "controls": group_controls, "contract": group_contract}
+          "fresh": group_fresh, "controls": group_controls, "worker": group_worker,
+          "contract": group_contract}
 
 if __name__ == "__main__":
     engine, chosen = arguments(GROUPS)

@@ -3,12 +3,13 @@
 # no GPU is.  What needs a GPU is in tools/gpu.sh.  Prints TAP.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
-echo 1..2
+echo 1..3
 out=$(env MAKEFLAGS= make --no-print-directory gpu 2>&1)
 status=$?
 if grep -q '^skipped: no nvcc' <<<"$out"; then
     echo "ok 1 - the GPU backend compiles # SKIP no nvcc"
     echo "ok 2 - the worker without a GPU # SKIP no nvcc"
+    echo "ok 3 - an engine's worker without a GPU # SKIP no nvcc"
     exit 0
 fi
 if [ "$status" -eq 0 ]; then
@@ -21,6 +22,7 @@ fi
 what="without a GPU the worker ends with status 2 and one line that says so"
 if [ -e /dev/nvidia0 ]; then
     echo "ok 2 - $what # SKIP a GPU is here"
+    echo "ok 3 - an engine's worker without a GPU # SKIP a GPU is here"
     exit 0
 fi
 ids=$(mktemp)
@@ -33,5 +35,15 @@ if [ "$status" -eq 2 ] && [ "$(wc -l <<<"$err")" -eq 1 ] && grep -q 'GPU 0: no G
 else
     echo "# status $status: $err"
     echo "not ok 2 - $what"
+    exit 1
+fi
+what="an engine tells in its worker's words why that does not serve"
+err=$(build/engine logits --model rootfs/models/demo --ids "$ids" --profile official --worker build/worker 2>&1 >/dev/null)
+status=$?
+if [ "$status" -eq 1 ] && grep -q 'engine logits: the worker .*GPU 0: no GPU' <<<"$err"; then
+    echo "ok 3 - $what"
+else
+    echo "# status $status: $err"
+    echo "not ok 3 - $what"
     exit 1
 fi
