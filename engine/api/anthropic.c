@@ -136,17 +136,22 @@ static void begin_block(struct reply *r, const char *kind)
     buf_printf(&r->out, ",\"index\":%d,\"content_block\":", r->blocks++);
 }
 
-static void dump_new_text(struct reply *r, const char *kind, const char *empty, const char *delta,
-                          const struct buf *text, size_t *told)
+static void begin_text(struct reply *r, const char *kind)
+{
+    begin_block(r, kind);
+    buf_puts(&r->out, kind == THINKING
+                          ? "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}"
+                          : "{\"type\":\"text\",\"text\":\"\"}");
+    end_event(r);
+}
+
+static void dump_new_text(struct reply *r, const char *kind, const struct buf *text, size_t *told)
 {
     if (text->len == *told)
         return;
-    if (r->block != kind) {
-        begin_block(r, kind);
-        buf_puts(&r->out, empty);
-        end_event(r);
-    }
-    begin_delta(r, delta);
+    if (r->block != kind)
+        begin_text(r, kind);
+    begin_delta(r, kind == THINKING ? "thinking_delta" : "text_delta");
     surface_text(&r->out, kind, text, *told);
     end_delta(r);
     *told = text->len;
@@ -170,12 +175,26 @@ static void dump_call_events(struct reply *r, const struct turn_call *call)
 
 static void more(struct reply *r)
 {
-    dump_new_text(r, THINKING, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}",
-                  "thinking_delta", &r->reasoning, &r->reasoning_told);
-    dump_new_text(r, TEXT, "{\"type\":\"text\",\"text\":\"\"}", "text_delta", &r->content,
-                  &r->content_told);
+    dump_new_text(r, THINKING, &r->reasoning, &r->reasoning_told);
+    dump_new_text(r, TEXT, &r->content, &r->content_told);
     for (; r->calls_told < r->n_calls; r->calls_told++)
         dump_call_events(r, &r->calls[r->calls_told]);
+}
+
+/* Claude Code counts events only, and of these not `ping`: after 300 s without another one it asks
+ * again.  A delta of nothing is one, in the block that comes first or that is open. */
+static void heartbeat(struct reply *r)
+{
+    if (r->block == NULL)
+        begin_text(r, r->thinks ? THINKING : TEXT);
+    if (r->block == TOOL_USE) {
+        begin_delta(r, "input_json_delta");
+        buf_puts(&r->out, "\"partial_json\":\"\"");
+    } else {
+        begin_delta(r, r->block == THINKING ? "thinking_delta" : "text_delta");
+        buf_printf(&r->out, "\"%s\":\"\"", r->block);
+    }
+    end_delta(r);
 }
 
 static void end(struct reply *r)
@@ -299,7 +318,7 @@ const struct surface ANTHROPIC_SURFACE = {.parse = parse,
                                           .more = more,
                                           .end = end,
                                           .fault = fault,
-                                          .heartbeat = "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+                                          .heartbeat = heartbeat,
                                           .whole = whole};
 
 enum MHD_Result api_messages(struct exchange *x)

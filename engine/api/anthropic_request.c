@@ -394,21 +394,19 @@ static bool copy_output(struct job *job, struct json_object *config)
     return format == NULL || copy_format(job, format);
 }
 
-static const struct {
-    const char *name;
-    bool (*copy)(struct job *job, struct json_object *value); /* NULL: as it is */
-} FIELDS[] = {
-    {"model", NULL},
-    {"max_tokens", NULL},
-    {"stream", NULL},
-    {"temperature", NULL},
-    {"top_p", NULL},
-    {"thinking", NULL},
-    {"profile", NULL},
-    {"tools", copy_tools},
-    {"tool_choice", copy_choice},
-    {"stop_sequences", copy_stops},
-    {"output_config", copy_output},
+static const struct tree_field FIELDS[] = {
+    {"model", "model", NULL},
+    {"max_tokens", "max_tokens", NULL},
+    {"stream", "stream", NULL},
+    {"temperature", "temperature", NULL},
+    {"top_p", "top_p", NULL},
+    {"thinking", "thinking", NULL},
+    {"profile", "profile", NULL},
+    {"deadline_ms", "deadline_ms", NULL},
+    {"tools", NULL, copy_tools},
+    {"tool_choice", NULL, copy_choice},
+    {"stop_sequences", NULL, copy_stops},
+    {"output_config", NULL, copy_output},
 };
 
 /* Used elsewhere, or without a meaning here. */
@@ -434,16 +432,8 @@ static bool translate(struct job *job)
 {
     if (!job->counting && json_member(job->from, "max_tokens", NULL) == NULL)
         return api_fail(job->err, API_MISSING, "max_tokens");
-    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
-        struct json_object *value = json_member(job->from, FIELDS[i].name, NULL);
-        if (value == NULL)
-            continue;
-        if (FIELDS[i].copy == NULL)
-            tree_put(job->to, FIELDS[i].name, json_object_get(value));
-        else if (!FIELDS[i].copy(job, value))
-            return false;
-    }
-    return copy_messages(job);
+    return tree_copy(job->to, job->from, FIELDS, sizeof FIELDS / sizeof FIELDS[0], job) &&
+           copy_messages(job);
 }
 
 bool anthropic_parse(const struct exchange *x, bool counting, struct request *out,

@@ -171,7 +171,7 @@ static void take_token(struct completion *c, const struct stream_item *item)
 static void take_end(struct completion *c, enum end_reason reason)
 {
     if (reason != END_STOP && reason != END_LENGTH) {
-        break_off(c, API_ENGINE);
+        break_off(c, reason == END_DEADLINE ? API_DEADLINE : API_ENGINE);
         return;
     }
     answer_finish(c->answer, &c->reply.reasoning, &c->reply.content);
@@ -194,7 +194,10 @@ static bool step(struct completion *c, struct MHD_Connection *connection)
         take_end(c, item.reason);
         break;
     case STREAM_HEARTBEAT:
-        buf_puts(&c->reply.out, c->events ? c->surface->heartbeat : "\n");
+        if (c->events)
+            c->surface->heartbeat(&c->reply);
+        else
+            buf_puts(&c->reply.out, "\n");
         break;
     case STREAM_GONE:
         break_off(c, API_OK);
@@ -224,6 +227,8 @@ static size_t take_out(struct completion *c, char *out, size_t n_max)
     if (n > 0)
         memcpy(out, c->reply.out.data + c->reply.out_taken, n);
     c->reply.out_taken += n;
+    if (n > 0)
+        stream_spoke(c->stream);
     if (c->reply.out_taken == c->reply.out.len)
         c->reply.out.len = c->reply.out_taken = 0;
     return n;
@@ -322,6 +327,15 @@ static void drop_mask(void *mask)
     mask_destroy(mask);
 }
 
+_Static_assert(KEY_PRIORITY_USUAL == PRIORITY_MAX + 1, "1 is the engine's least");
+
+/* A key without the limit is as usual. */
+static int32_t priority_of(const struct key *key)
+{
+    int64_t step = key->limits.values[KEY_PRIORITY];
+    return step == 0 ? 0 : (int32_t)step - KEY_PRIORITY_USUAL;
+}
+
 static bool submit(struct completion *c, const struct api *api, const struct exchange *x,
                    const struct request *request, const struct ids *prompt, int32_t tokens_max,
                    struct mask *mask, struct api_error *err)
@@ -335,9 +349,12 @@ static bool submit(struct completion *c, const struct api *api, const struct exc
         .sampling = request->sampling,
         .logprobs = request->logprobs,
         .top_logprobs = request->top_logprobs,
+        .priority = priority_of(&x->key),
         .profile = &x->profile,
         .reuse_namespace = x->key.number,
     };
+    if (request->deadline_ms > 0)
+        job.deadline_ms = (uint64_t)(x->started_ms + request->deadline_ms);
     if (mask != NULL) /* the stream keeps it until the engine's last event */
         job.mask = (struct engine_mask){.fn = mask_fill, .user = mask};
     if (!request->seeded)
@@ -410,6 +427,7 @@ bool completion_start(const struct api *api, const struct exchange *x,
     c->reply.echo = json_object_get(request->echo);
     c->events = request->stream;
     c->reply.include_usage = request->include_usage;
+    c->reply.thinks = options.thinking;
     c->reply.prompt_tokens = (int32_t)prompt->len;
     /* What the client has begun is not the model's: such a turn is kept by the client alone. */
     c->turns = request->prefix ? NULL : api->turns;

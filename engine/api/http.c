@@ -2,6 +2,7 @@
 #include "engine/api/http.h"
 
 #include "config/limits.h"
+#include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "kernels/check.h"
 
@@ -262,7 +263,7 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
     x->connection = connection;
     x->user = server->options.user;
     server->options.profile(x->user, &x->profile);
-    x->started_ms = clock_ms();
+    x->started_ms = (int64_t)clock_ms();
     x->peer =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     make_id(x->id);
@@ -338,7 +339,7 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **s
     log_line(LOG_LEVEL_INFO, "api", "%s key=%s %s %s status=%d end=%d ms=%lld", x->id,
              x->key.id[0] == '\0' ? "-" : x->key.id, x->route == NULL ? "-" : x->route->method,
              x->route == NULL ? "-" : x->route->path, x->status, (int)how,
-             (long long)(clock_ms() - x->started_ms));
+             (long long)((int64_t)clock_ms() - x->started_ms));
     sodium_memzero(&x->key, sizeof x->key);
     free(x);
 }

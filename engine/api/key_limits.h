@@ -18,6 +18,8 @@ enum key_limit {
     KEY_LIMITS,
 };
 
+#define KEY_PRIORITY_USUAL 5 /* of KEY_PRIORITY: what a key without it has */
+
 struct key_limits {
     int64_t values[KEY_LIMITS]; /* 0: no limit; dates: days since 1970; flags: 1 */
 };

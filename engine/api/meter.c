@@ -2,6 +2,7 @@
 #include "engine/api/meter.h"
 
 #include "config/limits.h"
+#include "engine/base/clock.h"
 #include "kernels/check.h"
 
 #include <pthread.h>
@@ -39,10 +40,7 @@ struct meter {
 
 struct meter_time meter_now(void)
 {
-    struct timespec monotonic;
-    clock_gettime(CLOCK_MONOTONIC, &monotonic);
-    return (struct meter_time){.ms = (int64_t)monotonic.tv_sec * 1000 + monotonic.tv_nsec / 1000000,
-                               .utc_s = (int64_t)time(NULL)};
+    return (struct meter_time){.ms = (int64_t)clock_ms(), .utc_s = (int64_t)time(NULL)};
 }
 
 struct meter *meter_create(void)

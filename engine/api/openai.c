@@ -174,7 +174,7 @@ const struct surface OPENAI_SURFACE = {.parse = parse,
                                        .more = more,
                                        .end = end,
                                        .fault = fault,
-                                       .heartbeat = ": keep-alive\n\n",
+                                       .heartbeat = surface_comment,
                                        .whole = whole};
 
 enum MHD_Result api_chat_completions(struct exchange *x)

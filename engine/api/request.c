@@ -376,6 +376,7 @@ static const struct field FIELDS[] = {
     {"reasoning_effort", take_effort, 0, 0, 0},
     {"thinking", take_thinking, 0, 0, 0},
     {"profile", take_profile, 0, 0, 0},
+    {"deadline_ms", take_int, AT(deadline_ms), 1, 0},
     {"n", take_n, 0, 0, 0},
     {"logprobs", take_bool, AT(logprobs), 0, 0},
     {"top_logprobs", take_top_logprobs, AT(top_logprobs), 0, LOGPROBS_TOP_MAX},

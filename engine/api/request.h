@@ -35,6 +35,7 @@ struct request {
     char profile_name[PROFILE_NAME_BYTES]; /* that the client named; "": none */
     struct profile profile;                /* that it runs under, once it is settled (profiles.h) */
     int32_t tokens_max;                    /* 0: not said */
+    int32_t deadline_ms;                   /* from its head on; 0: none */
     struct sampling sampling;
     bool seeded;                                /* the client gave the seed */
     struct answer_stop stops[STOP_STRINGS_MAX]; /* texts in `root` */

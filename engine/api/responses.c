@@ -434,7 +434,7 @@ const struct surface RESPONSES_SURFACE = {.parse = responses_parse,
                                           .more = more,
                                           .end = end,
                                           .fault = fault,
-                                          .heartbeat = ": keep-alive\n\n",
+                                          .heartbeat = surface_comment,
                                           .whole = whole};
 
 enum MHD_Result api_responses(struct exchange *x)

@@ -357,10 +357,7 @@ static bool copy_include(struct job *job, struct json_object *include)
     return true;
 }
 
-static const struct {
-    const char *name, *to; /* `to`: as it is, under this name */
-    bool (*copy)(struct job *job, struct json_object *value);
-} FIELDS[] = {
+static const struct tree_field FIELDS[] = {
     {"model", "model", NULL},
     {"stream", "stream", NULL},
     {"max_output_tokens", "max_completion_tokens", NULL},
@@ -368,6 +365,7 @@ static const struct {
     {"top_p", "top_p", NULL},
     {"top_logprobs", "top_logprobs", NULL},
     {"profile", "profile", NULL},
+    {"deadline_ms", "deadline_ms", NULL},
     {"parallel_tool_calls", "parallel_tool_calls", NULL},
     {"include", NULL, copy_include},
     {"tools", NULL, copy_tools},
@@ -421,16 +419,8 @@ static bool translate(struct job *job)
         if (is_refused(json_member(job->from, REFUSED[i].name, NULL), REFUSED[i].word))
             return api_fail(job->err, API_UNSUPPORTED, "%s", REFUSED[i].name);
     }
-    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
-        struct json_object *value = json_member(job->from, FIELDS[i].name, NULL);
-        if (value == NULL)
-            continue;
-        if (FIELDS[i].copy == NULL)
-            tree_put(job->to, FIELDS[i].to, json_object_get(value));
-        else if (!FIELDS[i].copy(job, value))
-            return false;
-    }
-    return copy_input(job);
+    return tree_copy(job->to, job->from, FIELDS, sizeof FIELDS / sizeof FIELDS[0], job) &&
+           copy_input(job);
 }
 
 bool responses_parse(const struct exchange *x, struct request *out, struct api_error *err)

@@ -2,11 +2,11 @@
 #include "engine/api/stream.h"
 
 #include "config/limits.h"
+#include "engine/base/clock.h"
 #include "kernels/check.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct stream {
     pthread_mutex_t lock; /* protects everything below */
@@ -27,13 +27,6 @@ struct stream {
     void (*destroy_kept)(void *kept);
 };
 
-int64_t clock_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 struct stream *stream_create(int32_t tokens_max, int32_t n_logprobs, int64_t heartbeat_ms)
 {
     ASSERT(n_logprobs >= 0 && n_logprobs <= 1 + LOGPROBS_TOP_MAX);
@@ -51,7 +44,7 @@ struct stream *stream_create(int32_t tokens_max, int32_t n_logprobs, int64_t hea
     s->owners = 1;
     s->tokens_max = tokens_max;
     s->heartbeat_ms = heartbeat_ms;
-    s->created_ms = s->spoke_ms = clock_ms();
+    s->created_ms = s->spoke_ms = (int64_t)clock_ms();
     return s;
 }
 
@@ -95,7 +88,7 @@ static void wake(struct stream *s)
 /* At least 1: 0 says that it was not. */
 static int64_t since(const struct stream *s)
 {
-    int64_t ms = clock_ms() - s->created_ms;
+    int64_t ms = (int64_t)clock_ms() - s->created_ms;
     return ms > 0 ? ms : 1;
 }
 
@@ -168,21 +161,33 @@ static enum stream_news take(struct stream *s, struct stream_item *out)
     return s->heartbeat ? STREAM_HEARTBEAT : STREAM_NOTHING;
 }
 
+static void spoke(struct stream *s)
+{
+    s->heartbeat = false;
+    s->spoke_ms = (int64_t)clock_ms();
+}
+
 enum stream_news stream_next(struct stream *s, struct MHD_Connection *connection,
                              struct stream_item *out)
 {
     pthread_mutex_lock(&s->lock);
     enum stream_news news = take(s, out);
-    if (news != STREAM_NOTHING) {
-        s->heartbeat = false;
-        s->spoke_ms = clock_ms();
-    } else if (connection != NULL) {
+    if (news == STREAM_HEARTBEAT)
+        spoke(s);
+    if (news == STREAM_NOTHING && connection != NULL) {
         ASSERT(!s->detached);
         s->suspended = connection;
         MHD_suspend_connection(connection);
     }
     pthread_mutex_unlock(&s->lock);
     return news;
+}
+
+void stream_spoke(struct stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    spoke(s);
+    pthread_mutex_unlock(&s->lock);
 }
 
 void stream_detach(struct stream *s)
@@ -197,7 +202,7 @@ void stream_progress_get(struct stream *s, struct stream_progress *out)
 {
     pthread_mutex_lock(&s->lock);
     *out = s->progress;
-    out->age_ms = clock_ms() - s->created_ms;
+    out->age_ms = (int64_t)clock_ms() - s->created_ms;
     pthread_mutex_unlock(&s->lock);
 }
 

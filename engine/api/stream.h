@@ -64,6 +64,10 @@ void stream_on_event(void *user, const struct engine_event *event);
 enum stream_news stream_next(struct stream *stream, struct MHD_Connection *connection,
                              struct stream_item *out);
 
+/** Something was sent: the silence that STREAM_HEARTBEAT ends begins anew.  Tokens alone
+ *  do not say anything: a call is told when it is complete, a whole answer at its end. */
+void stream_spoke(struct stream *stream);
+
 /** The connection is finished: nothing will resume it any more. */
 void stream_detach(struct stream *stream);
 
@@ -78,12 +82,9 @@ struct stream_progress {
 };
 void stream_progress_get(struct stream *stream, struct stream_progress *out);
 
-/** Called from time to time: heartbeats and the bounds on waiting. */
+/** Called from time to time, with clock_ms: heartbeats and the bounds on waiting. */
 void stream_tick(struct stream *stream, int64_t now_ms);
 void stream_hang_up(struct stream *stream);
 void stream_stop(struct stream *stream);
-
-/** Monotonic milliseconds. */
-int64_t clock_ms(void);
 
 #endif

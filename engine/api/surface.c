@@ -6,6 +6,11 @@
 #include "engine/api/receipt.h"
 #include "kernels/check.h"
 
+void surface_comment(struct reply *reply)
+{
+    buf_puts(&reply->out, ": keep-alive\n\n");
+}
+
 size_t surface_fragment(const struct buf *text, size_t from)
 {
     size_t n = text->len - from;

@@ -28,6 +28,7 @@ struct reply {
     char fingerprint[FINGERPRINT_BYTES];
     struct buf receipt; /* owns: members of usage.v4box beside the counts, each behind a comma */
     bool include_usage;
+    bool thinks; /* the answer begins with reasoning, if it has any */
     int32_t prompt_tokens, answer_tokens, reasoning_tokens, reused_tokens;
     enum finish finish;
     struct buf stop;               /* owns: the stop string of FINISH_STRING */
@@ -56,7 +57,8 @@ struct surface {
     void (*more)(struct reply *reply); /* what was not told yet */
     void (*end)(struct reply *reply);
     void (*fault)(struct reply *reply, const struct api_error *err);
-    const char *heartbeat;
+    /* Says that the answer is still being worked on, in a way that clients' own watchdogs count. */
+    void (*heartbeat)(struct reply *reply);
     /** The whole answer, appended to reply->out. */
     void (*whole)(struct reply *reply);
 };
@@ -64,6 +66,9 @@ struct surface {
 extern const struct surface OPENAI_SURFACE;    /* openai.c */
 extern const struct surface ANTHROPIC_SURFACE; /* anthropic.c */
 extern const struct surface RESPONSES_SURFACE; /* responses.c */
+
+/** A heartbeat that is no event: bytes keep these clients waiting. */
+void surface_comment(struct reply *reply);
 
 /** How much of the text from `from` on fits one event, in whole characters; 0: nothing is left. */
 size_t surface_fragment(const struct buf *text, size_t from);

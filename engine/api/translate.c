@@ -112,6 +112,21 @@ void tree_put_member(struct json_object *to, const char *key, struct json_object
         tree_put(to, key, json_object_get(value));
 }
 
+bool tree_copy(struct json_object *to, struct json_object *from, const struct tree_field *fields,
+               size_t n_fields, struct job *job)
+{
+    for (size_t i = 0; i < n_fields; i++) {
+        struct json_object *value = json_member(from, fields[i].name, NULL);
+        if (value == NULL)
+            continue;
+        if (fields[i].copy == NULL)
+            tree_put(to, fields[i].to, json_object_get(value));
+        else if (!fields[i].copy(job, value))
+            return false;
+    }
+    return true;
+}
+
 struct json_object *tree_new_text(const struct buf *text)
 {
     return json_object_new_string_len(text->len == 0 ? "" : text->data, (int)text->len);

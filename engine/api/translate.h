@@ -42,6 +42,20 @@ void tree_put(struct json_object *object, const char *key, struct json_object *t
 /** Moves a reference of `from`'s member, if there is one, under another name.  */
 void tree_put_member(struct json_object *to, const char *key, struct json_object *from,
                      const char *from_key);
+struct job; /* the caller's own: one translation */
+
+/* A field of a request in another form. */
+struct tree_field {
+    const char *name, *to; /* there, and in a chat completion */
+    /* @err false; NULL: as it is, under the name `to` */
+    bool (*copy)(struct job *job, struct json_object *value);
+};
+
+/** Copies what `from` has of the fields, in the order of the table.  @err false: what `copy` says
+ */
+bool tree_copy(struct json_object *to, struct json_object *from, const struct tree_field *fields,
+               size_t n_fields, struct job *job);
+
 struct json_object *tree_new_text(const struct buf *text);
 /** An object {"role": role} at the end of `messages`.  Borrowed. */
 struct json_object *tree_add_message(struct json_object *messages, const char *role);

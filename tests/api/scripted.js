@@ -2,9 +2,10 @@
 // parser and server: long and hostile arguments, calls in parallel, faults, clients that leave.
 import assert from "node:assert/strict";
 import test, { after } from "node:test";
+import Anthropic from "@anthropic-ai/sdk";
 import { call, calls, thinks } from "./script.js";
 import { streamTurn } from "./smoke.js";
-import { ask, start, stop, until, untilIdle, user } from "./target.js";
+import { MODEL, ask, post, start, stop, until, untilIdle, user } from "./target.js";
 
 const WRITE = { type: "function", function: { name: "write", description: "Write a file.", parameters: {
   type: "object", properties: { filePath: { type: "string" }, content: { type: "string" } },
@@ -33,6 +34,16 @@ const joined = (chunks) => {
     else list[index].text += part.arguments;
   return list.map(({ name, text }) => ({ name, args: JSON.parse(text) }));
 };
+/** The text of an answer up to its end, whether it is closed or broken off. */
+async function allOf(response) {
+  let text = "";
+  try {
+    for await (const part of response.body.pipeThrough(new TextDecoderStream())) text += part;
+  } catch {
+    // as a fault in a stream ends
+  }
+  return text;
+}
 const whole = ({ tool_calls: list = [] }) =>
   list.map(({ function: f }) => ({ name: f.name, args: JSON.parse(f.arguments) }));
 
@@ -151,5 +162,72 @@ export async function scripted({ engine, model }) {
       seen.add(cut.calls.length);
     }
     assert.ok(seen.has(0) && seen.has(1));
+  });
+
+  test("a deadline ends the answer in words of each API, streamed and whole", async () => {
+    const headers = { authorization: "Bearer " + server.key, "content-type": "application/json" };
+    const surfaces = {
+      "/v1/chat/completions": [ask("too long"), (body) => body.error.code],
+      "/v1/messages": [{ model: MODEL, max_tokens: 900, messages: [user("too long")] }, (body) => body.error.code],
+      "/v1/responses": [{ model: MODEL, input: "too long", store: false }, (body) => (body.error ?? body).code],
+    };
+    server.play([{ last: ["too long"], say: "word ".repeat(900), token_ms: 30 }]);
+    for (const [path, [request, code]] of Object.entries(surfaces)) {
+      for (const stream of [false, true]) {
+        const response = await fetch(server.url + path, { method: "POST", headers,
+          body: JSON.stringify({ ...request, stream, deadline_ms: 400 }) });
+        const text = await allOf(response);
+        assert.equal(response.status, stream ? 200 : 504, path);
+        assert.match(text, /deadline_exceeded/, path);
+        assert.doesNotMatch(text, /\[DONE\]|message_stop|response\.completed|finish_reason":"/, path);
+        if (stream) continue;
+        assert.equal(code(JSON.parse(text)), "deadline_exceeded");
+        assert.equal(response.headers.get("x-should-retry"), "false");
+      }
+    }
+    server.play([{ say: "Yes." }]);
+    assert.equal((await complete(ask("go", { deadline_ms: 600_000 }))).message.content, "Yes.");
+    await assert.rejects(complete(ask("go", { deadline_ms: 0 })), ({ status, param }) => status === 400 && param === "deadline_ms");
+  });
+
+  test("who waits with a key of more priority goes first", async () => {
+    const box = await start({ engine: engine + "-scripted", model, flags: ["--sessions", "1"], script: [] });
+    box.play([{ last: ["hold"], say: "word ".repeat(900), token_ms: 20 }, { last: ["turn"], say: "Yes.", token_ms: 100 }]);
+    const abort = new AbortController();
+    const held = await box.client.chat.completions.create(ask("hold", { stream: true }), { signal: abort.signal });
+    await until(box, ({ running }) => running === 1);
+    const order = [], answers = [];
+    for (const priority of ["1", "5", "9"]) {
+      const { data } = await box.admin("keys", "create", "key" + priority);
+      await box.admin("keys", "limit", data.id, "priority", priority);
+      answers.push(post({ ...box, key: data.secret }, ask("turn")).then(({ status }) => order.push([priority, status])));
+      await until(box, ({ waiting }) => waiting === answers.length);
+    }
+    abort.abort();
+    assert.ok(held);
+    await Promise.all(answers);
+    assert.deepEqual(order, [["9", 200], ["5", 200], ["1", 200]]);
+    await stop(box);
+  });
+
+  test("signs of life of the Messages API are events in a whole block, before words and inside arguments", async () => {
+    const box = await start({ engine: engine + "-scripted", model, flags: ["--keepalive-ms", "100"], script: [] });
+    const args = { filePath: "a", content: "word ".repeat(20) };
+    box.play([{ say: "Yes." + calls(call("write", args)), wait_ms: 1000, token_ms: 30 }]);
+    const client = new Anthropic({ baseURL: box.url, apiKey: box.key, maxRetries: 0 });
+    const stream = client.messages.stream({ model: MODEL, max_tokens: 900, messages: [user("go")],
+      tools: [{ name: "write", input_schema: WRITE.function.parameters }] });
+    const empty = { before: 0, inside: 0 };
+    let said = false;
+    stream.on("streamEvent", (event) => {
+      if (event.type !== "content_block_delta") return;
+      if (event.delta.text === "") empty[said ? "inside" : "before"]++;
+      else said = true;
+    });
+    const message = await stream.finalMessage();
+    assert.ok(empty.before > 1 && empty.inside > 1, JSON.stringify(empty));
+    assert.deepEqual(message.content.map(({ type }) => type), ["text", "tool_use"]);
+    assert.deepEqual([message.content[0].text, message.content[1].input], ["Yes.", args]);
+    await stop(box);
   });
 }

@@ -18,6 +18,7 @@
 #define SCRIPT_PROMPT     5    /* tokens, of which .. */
 #define SCRIPT_REUSED     3
 #define SCRIPT_KEY        7
+#define SCRIPT_STARTED_MS 1000 /* when its head had come */
 #define MARK              "\1" /* in texts: the mark of DSML; \2 is </think> */
 
 #define WRITE(value)                                                                               \
@@ -32,6 +33,7 @@ static struct {
     enum end_reason reason;
 } script;
 
+static struct key_limits script_limits; /* of the key that asks */
 static struct api api;
 static struct tokenizer *tokenizer;
 static struct json_object *script_tools; /* one function, "write" */
@@ -164,7 +166,8 @@ static inline struct completion *script_ask(const struct surface *surface, struc
     struct exchange x = {.id = "req_0123456789abcdef01234567",
                          .user = &api,
                          .profile = *profile_builtin("official"),
-                         .key = {.number = SCRIPT_KEY}};
+                         .started_ms = SCRIPT_STARTED_MS,
+                         .key = {.number = SCRIPT_KEY, .limits = script_limits}};
     struct buf receipt = {0};
     struct ids prompt = script_ids();
     struct completion *c;

@@ -179,13 +179,19 @@ static void faults(void **state)
     static const struct {
         const char *text;
         enum end_reason reason;
-    } ROWS[] = {{"half an ans", END_FAULT}, {"", END_FAULT}, {"x", END_CANCELLED}, {"", END_STOP}};
+        const char *error;
+    } ROWS[] = {{"half an ans", END_FAULT, "engine_error"},
+                {"", END_FAULT, "engine_error"},
+                {"x", END_CANCELLED, "engine_error"},
+                {"", END_STOP, "engine_error"},
+                {"half an ans", END_DEADLINE, "deadline_exceeded"},
+                {"", END_DEADLINE, "deadline_exceeded"}};
     (void)state;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         say_only(ROWS[i].text, ROWS[i].reason);
         for (int stream = 0; stream < 2; stream++) {
             struct told t = ask(stream, false, NULL, 4096);
-            assert_string_equal(t.error, "engine_error");
+            assert_string_equal(t.error, ROWS[i].error);
             assert_string_equal(t.finish, "");
             assert_false(t.done);
             assert_int_equal(t.broken, stream);
@@ -381,6 +387,27 @@ static void refusals(void **state)
     }
 }
 
+/* The key says who goes first, the request by when it must be done. */
+static void priority_and_deadline(void **state)
+{
+    static const struct {
+        int64_t step;
+        int32_t priority;
+    } ROWS[] = {{0, 0}, {1, -PRIORITY_MAX}, {KEY_PRIORITY_USUAL, 0}, {9, PRIORITY_MAX}};
+    (void)state;
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        struct request request = {.deadline_ms = i % 2 == 0 ? 0 : 250};
+        say_only("Yes.", END_STOP);
+        script_limits.values[KEY_PRIORITY] = ROWS[i].step;
+        struct completion *c = script_ask(&OPENAI_SURFACE, &request);
+        assert_int_equal(fake_requests[0].asked.priority, ROWS[i].priority);
+        assert_int_equal(fake_requests[0].asked.deadline_ms,
+                         i % 2 == 0 ? 0 : SCRIPT_STARTED_MS + 250);
+        script_end(c);
+    }
+    script_limits.values[KEY_PRIORITY] = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,6 +419,7 @@ int main(void)
         cmocka_unit_test(any_ending),
         cmocka_unit_test(logprobs),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(priority_and_deadline),
     };
     return cmocka_run_group_tests_name("completion", tests, open_script, close_script);
 }

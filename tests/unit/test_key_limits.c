@@ -46,6 +46,10 @@ static void values(void **state)
         {KEY_DISABLED, "yes", 1},
         {KEY_DISABLED, "no", 0},
         {KEY_PROFILES, "yes", 1},
+        {KEY_PRIORITY, "1", 1},
+        {KEY_PRIORITY, "9", 9},
+        {KEY_PRIORITY, "10", 0},
+        {KEY_PRIORITY, "-4", 0},
     };
     (void)state;
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {

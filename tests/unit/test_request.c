@@ -51,6 +51,8 @@ static const struct {
     {"\"min_p\":1.1", API_RANGE, "min_p"},
     {"\"presence_penalty\":2.5", API_RANGE, "presence_penalty"},
     {"\"frequency_penalty\":-3", API_RANGE, "frequency_penalty"},
+    {"\"deadline_ms\":0", API_RANGE, "deadline_ms"},
+    {"\"deadline_ms\":\"1 s\"", API_TYPE, "deadline_ms"},
     {"\"seed\":1.5", API_TYPE, "seed"},
     {"\"seed\":\"1\"", API_TYPE, "seed"},
     {"\"stop\":\"\"", API_EMPTY, "stop"},

@@ -229,6 +229,7 @@ static void endings(void **state)
         {"Ok." BLOCK("junk"), END_STOP, false, "", "", "engine_error"},
         {"", END_STOP, false, "", "", "engine_error"},
         {"Ok", END_FAULT, false, "", "", "engine_error"},
+        {"Ok", END_DEADLINE, false, "", "", "deadline_exceeded"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
