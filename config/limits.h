@@ -216,6 +216,8 @@
 /* ---- precision profiles ---------------------------------------------------------------------- */
 /* The built-in ones among them: an operator compares a handful, an audit a row each. */
 #define PROFILES_MAX 36
+/* Profiles, and states of those that were changed, with counts of their own in /metrics. */
+#define METRICS_PROFILES_MAX 64
 /* Switches that are remembered: some months of a box that is tuned. */
 #define SWITCH_EVENTS_MAX 64
 /* 32 own profiles of 31 rows with about 25 bytes, and events of 100 bytes: 32 KB. */

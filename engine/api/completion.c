@@ -471,6 +471,7 @@ static void account(const struct completion *c)
                                                : !closed                          ? METRICS_ABORT
                                                : c->reply.finish == FINISH_LENGTH ? METRICS_LENGTH
                                                                                   : METRICS_STOP,
+                                     .profile = &c->reply.profile,
                                      .started_ms = progress.started_ms,
                                      .first_token_ms = progress.first_token_ms,
                                      .last_token_ms = progress.last_token_ms,

@@ -1,10 +1,13 @@
 /* The counters under one lock, and their text. */
 #include "engine/api/metrics.h"
 
+#include "config/limits.h"
 #include "kernels/check.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define BUCKETS_MAX 24
 
@@ -43,12 +46,20 @@ struct counts {
     double sum;
 };
 
+/* Answers under one profile. */
+struct served {
+    char name[PROFILE_NAME_BYTES], hash[PROFILE_HASH_BYTES];
+    uint64_t answers, tokens;
+};
+
 struct metrics {
     pthread_mutex_t lock; /* protects everything below */
     struct counts histograms[HISTOGRAMS];
     uint64_t finishes[METRICS_FINISHES];
     uint64_t errors[API_CODES];
     uint64_t unknown_fields;
+    struct served served[METRICS_PROFILES_MAX + 1]; /* the last: all that came later */
+    int n_served;
 };
 
 struct metrics *metrics_create(void)
@@ -87,12 +98,34 @@ static void observe_ms(struct metrics *m, enum histogram which, int64_t ms)
         observe(m, which, (double)ms / 1000);
 }
 
+/* A profile that was changed is another one: numbers before and after it must not be mixed. */
+static void count_served(struct metrics *m, const struct metrics_answer *a)
+{
+    char hash[PROFILE_HASH_BYTES];
+    profile_hash_text(a->profile, hash);
+    int i = 0;
+    while (i < m->n_served && (strcmp(m->served[i].hash, hash) != 0 ||
+                               strcmp(m->served[i].name, a->profile->name) != 0))
+        i++;
+    struct served *s = &m->served[i];
+    if (i == m->n_served && i < METRICS_PROFILES_MAX) {
+        m->n_served++;
+        memcpy(s->name, a->profile->name, sizeof s->name);
+        memcpy(s->hash, hash, sizeof s->hash);
+    } else if (i == METRICS_PROFILES_MAX) {
+        memcpy(s->name, "other", sizeof "other");
+    }
+    s->answers++;
+    s->tokens += (uint64_t)a->answer_tokens;
+}
+
 void metrics_answer(struct metrics *m, const struct metrics_answer *a)
 {
     if (m == NULL)
         return;
     pthread_mutex_lock(&m->lock);
     m->finishes[a->finish]++;
+    count_served(m, a);
     observe_ms(m, HISTOGRAM_QUEUE, a->started_ms);
     observe_ms(m, HISTOGRAM_FIRST_TOKEN, a->first_token_ms);
     observe_ms(m, HISTOGRAM_WHOLE, a->ended_ms);
@@ -187,6 +220,34 @@ static void dump_numbers(const struct metrics_sample *sample, struct buf *out)
     }
 }
 
+static void dump_served(const struct metrics *m, const struct metrics_sample *sample,
+                        struct buf *out)
+{
+    static const struct {
+        const char *name, *help;
+        size_t member;
+    } COUNTERS[] = {
+        {"v4box_profile_answers_total", "Answers by the profile that they ran under.",
+         offsetof(struct served, answers)},
+        {"v4box_profile_tokens_total", "Generated tokens by the profile that they ran under.",
+         offsetof(struct served, tokens)},
+    };
+    for (size_t c = 0; c < sizeof COUNTERS / sizeof COUNTERS[0]; c++) {
+        dump_head(out, COUNTERS[c].name, "counter", COUNTERS[c].help);
+        for (int i = 0; i <= METRICS_PROFILES_MAX; i++) {
+            const struct served *s = &m->served[i];
+            uint64_t count;
+            memcpy(&count, (const char *)s + COUNTERS[c].member, sizeof count);
+            if (s->answers == 0)
+                continue;
+            buf_printf(out, "%s{", COUNTERS[c].name);
+            dump_labels(out, sample);
+            buf_printf(out, ",profile=\"%s\",hash=\"%s\"} %llu\n", s->name, s->hash,
+                       (unsigned long long)count);
+        }
+    }
+}
+
 void metrics_dump(struct metrics *m, const struct metrics_sample *sample, struct buf *out)
 {
     static const char *const FINISHES[] = {[METRICS_STOP] = "stop",
@@ -213,6 +274,7 @@ void metrics_dump(struct metrics *m, const struct metrics_sample *sample, struct
     buf_puts(out, "v4box_profile_info{");
     dump_labels(out, sample);
     buf_printf(out, ",profile=\"%s\",hash=\"%s\"} 1\n", sample->profile, sample->profile_hash);
+    dump_served(m, sample, out);
     for (int i = 0; i < HISTOGRAMS; i++)
         dump_histogram(out, (enum histogram)i, &m->histograms[i], sample);
     pthread_mutex_unlock(&m->lock);

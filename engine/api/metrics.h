@@ -8,6 +8,7 @@
 
 #include "engine/api/errors.h"
 #include "engine/base/buf.h"
+#include "engine/precision/profile.h"
 
 #include <stdint.h>
 
@@ -25,6 +26,7 @@ enum metrics_finish {
 /* A finished answer.  @unit milliseconds since the request came; 0: it did not get so far */
 struct metrics_answer {
     enum metrics_finish finish;
+    const struct profile *profile; /* borrows; that it ran under */
     int64_t started_ms, first_token_ms, last_token_ms, ended_ms;
     int32_t prompt_tokens, answer_tokens;
 };

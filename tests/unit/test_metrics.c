@@ -4,6 +4,8 @@
  */
 #include "engine/api/metrics.h"
 
+#include "config/limits.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,14 +45,16 @@ static void answers(void **state)
     struct metrics *metrics = metrics_create();
     (void)state;
     metrics_answer(metrics, &(struct metrics_answer){.finish = METRICS_STOP,
+                                                     .profile = profile_builtin("fast"),
                                                      .started_ms = 1,
                                                      .first_token_ms = 100,
                                                      .last_token_ms = 1100,
                                                      .ended_ms = 1101,
                                                      .prompt_tokens = 700,
                                                      .answer_tokens = 11});
-    metrics_answer(metrics,
-                   &(struct metrics_answer){.finish = METRICS_ABORT, .ended_ms = 1000000000});
+    metrics_answer(metrics, &(struct metrics_answer){.finish = METRICS_ABORT,
+                                                     .profile = profile_builtin("official"),
+                                                     .ended_ms = 1000000000});
     metrics_error(metrics, API_RATE);
     metrics_error(metrics, API_RATE);
     metrics_unknown_fields(metrics, 0);
@@ -98,7 +102,8 @@ static void well_formed(void **state)
     double last = 0;
     (void)state;
     for (int i = 0; i < 1000; i++)
-        metrics_answer(metrics, &(struct metrics_answer){.started_ms = 1 + i * i,
+        metrics_answer(metrics, &(struct metrics_answer){.profile = profile_builtin("official"),
+                                                         .started_ms = 1 + i * i,
                                                          .first_token_ms = 2 + i * i,
                                                          .last_token_ms = 3 + 2 * i * i,
                                                          .ended_ms = 4 + 3 * i * i,
@@ -136,6 +141,34 @@ static void well_formed(void **state)
     metrics_destroy(metrics);
 }
 
+/* Each state of a profile has counts of its own, up to a limit; nothing is lost beyond it. */
+static void answers_by_profile(void **state)
+{
+    struct metrics *metrics = metrics_create();
+    struct profile p = *profile_builtin("fast");
+    char series[256];
+    (void)state;
+    for (int i = 0; i < METRICS_PROFILES_MAX + 10; i++) {
+        snprintf(p.name, sizeof p.name, "own-%d", i / 2);
+        p.hash = 0x1000u + (uint64_t)i;
+        for (int n = 0; n < 2; n++)
+            metrics_answer(metrics, &(struct metrics_answer){.profile = &p, .answer_tokens = 3});
+    }
+    char *page = page_of(metrics);
+    for (int i = 0; i < METRICS_PROFILES_MAX; i++) {
+        snprintf(series, sizeof series,
+                 "v4box_profile_answers_total{" LABELS ",profile=\"own-%d\",hash=\"%016x\"}", i / 2,
+                 0x1000u + (unsigned)i);
+        assert_true(value_of(page, series) == 2);
+    }
+    assert_true(value_of(page, "v4box_profile_answers_total{" LABELS
+                               ",profile=\"other\",hash=\"\"}") == 20);
+    assert_true(
+        value_of(page, "v4box_profile_tokens_total{" LABELS ",profile=\"other\",hash=\"\"}") == 60);
+    free(page);
+    metrics_destroy(metrics);
+}
+
 static void nothing_is_counted_without(void **state)
 {
     (void)state;
@@ -150,6 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers),
         cmocka_unit_test(well_formed),
+        cmocka_unit_test(answers_by_profile),
         cmocka_unit_test(nothing_is_counted_without),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
