@@ -14,7 +14,7 @@ contract   bad flags, ids, models and streams end with status 2 and a line that 
 The gates and the noise they stand above are measured values of the reference's own README: an engine in
 float32 differs in `exact` by 2e-7 (median) to 4e-7; `official` flips roundings, which grow from layer
 to layer, so it is held tightly layer by layer and loosely end to end."""
-import glob, json, os, shutil, sys
+import glob, json, os, shutil, signal, subprocess, sys, time
 import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from harness import DATA, DEMO, Tap, agreement, arguments, isas, kl, log_softmax, relative, tensor_range
@@ -349,6 +349,51 @@ def group_contract(engine):
         refused(engine, f"layer {layer}", "--layer", "layer", *flags, "--ids", ids, "--layer", layer, "--in", streams, "--out", out)
 
 
+def until(good, seconds=60):
+    """Asks until it is so; false when that never came."""
+    end = time.monotonic() + seconds
+    while not good() and time.monotonic() < end:
+        time.sleep(0.02)
+    return good()
+
+
+def worker_of(pid):
+    """The process that an engine has started, at work for some time (four ticks of a hundredth); or None."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as f:
+            child = int(f.read().split()[0])
+        with open(f"/proc/{child}/cmdline", "rb") as f:
+            steps = b"steps" in f.read().split(b"\0")
+        with open(f"/proc/{child}/stat") as f:
+            return child if steps and int(f.read().rsplit(")", 1)[1].split()[11]) >= 4 else None
+    except (OSError, IndexError):
+        return None
+
+
+def is_gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def worker_killed(engine, args, kill_engine):
+    """One of the two ends by kill -9 in the middle of the work: the other says so, or goes with it."""
+    p = subprocess.Popen([engine.engine, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    until(lambda: worker_of(p.pid))
+    child = worker_of(p.pid)
+    os.kill(p.pid if kill_engine or child is None else child, signal.SIGKILL)
+    if child is None:
+        tap.note("no worker was seen")
+    elif not until(lambda: is_gone(child), 20):
+        os.kill(child, signal.SIGKILL)
+        child = None
+    out, err = p.communicate(timeout=60)
+    told = p.returncode == -9 if kill_engine else p.returncode == 1 and out == b"" and b"ended by signal 9" in err
+    return child is not None and told
+
+
 def group_worker(engine):
     worker = ("--worker", engine.engine)
     rng = np.random.default_rng(8)
@@ -363,6 +408,10 @@ def group_worker(engine):
         tap.check(engine.logits_bytes(model, ids, *flags, *worker) == outs[what], f"worker: {what}, the same bytes")
     tap.check(len(set(outs.values())) == len(outs), "worker: control: the cases differ")
     good = ["logits", "--model", model, "--profile", "reference", "--ids", engine.ids(ids), *worker]
+    much = engine.ids(rng.integers(0, 256, 20000), "much.json")
+    long = ["logits", "--model", model, "--profile", "reference", "--ids", much, *worker]
+    tap.check(worker_killed(engine, long, False), "worker: kill -9 of it is told, and nothing comes out")
+    tap.check(worker_killed(engine, long, True), "worker: it does not outlive its engine")
     refused(engine, "worker: --trace", "--trace", *good, "--trace")
     refused(engine, "worker: no such program", "/nonexistent", *good[:-1], "/nonexistent")
     for program, words in (("/bin/true", "ended with status 0"), ("/bin/false", "ended with status 1")):
