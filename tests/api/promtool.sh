@@ -1,17 +1,18 @@
 #!/bin/bash
-# Prints the path of promtool: the machine's own, or that of Debian's package `prometheus`, fetched once
-# into the cache and not installed, since installing it would start a server.
+# Prints the path of promtool, of the package and version in config/test-packages.txt: fetched once into
+# the cache and not installed, since installing it would start a server.
 set -euo pipefail
-command -v promtool && exit
-cache=${1:-$HOME/.cache/v4box}/promtool
-if [ ! -x "$cache/usr/bin/promtool" ]; then
+read -r version sha256 < <(sed -n 's/^prometheus  *//p' "$(dirname "$0")/../../config/test-packages.txt")
+cache=${1:-$HOME/.cache/v4box}/promtool-$version
+if [ ! -x "$cache/promtool" ]; then
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
     chmod 755 "$folder"
-    (cd "$folder" && apt-get download -qq prometheus) >&2
+    (cd "$folder" && apt-get download -qq "prometheus=$version") >&2
+    mv "$folder"/prometheus_*.deb "$folder/deb"
+    sha256sum --check --quiet <<<"$sha256  $folder/deb" >&2
+    dpkg-deb --fsys-tarfile "$folder/deb" | tar -x -C "$folder" ./usr/bin/promtool
     mkdir -p "$cache"
-    dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb | tar -x -C "$folder" ./usr/bin/promtool
-    mkdir -p "$cache/usr/bin"
-    mv "$folder/usr/bin/promtool" "$cache/usr/bin/"
+    mv "$folder/usr/bin/promtool" "$cache/"
 fi
-echo "$cache/usr/bin/promtool"
+echo "$cache/promtool"
