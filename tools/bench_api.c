@@ -6,6 +6,7 @@
  * speeds.  One JSON object a line.
  */
 #include "engine/api/api.h"
+#include "engine/api/profiles.h"
 
 #include "config/limits.h"
 #include "engine/engine.h"
@@ -256,7 +257,7 @@ static enum status open_all(struct bench *b, const char *dir, int threads, struc
                                      .context_max = CONTEXT,
                                      .queue_max = STREAMS_MAX,
                                      .profile = profile_builtin("official")};
-    struct http_options http = {.profile = api_profile, .user = &b->api};
+    struct http_options http = {.profile = api_profile_now, .user = &b->api};
     struct model *model;
     struct key key;
     char path[4096];
@@ -268,8 +269,7 @@ static enum status open_all(struct bench *b, const char *dir, int threads, struc
     if (status == OK)
         status = tokenizer_open(path, &b->tokenizer, err);
     if (status == OK)
-        status =
-            api_init(&b->api, b->engine, b->tokenizer, profile_builtin("official"), "auto", err);
+        status = api_init(&b->api, b->engine, b->tokenizer, "auto", err);
     if (status == OK)
         status = mask_vocab_create(b->tokenizer, &b->api.tokens, &b->masks, err);
     if (status == OK)
