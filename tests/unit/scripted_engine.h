@@ -70,12 +70,17 @@ static inline int close_script(void **state)
     return 0;
 }
 
+static inline uint32_t draw(uint64_t *from, uint32_t n)
+{
+    *from ^= *from << 13;
+    *from ^= *from >> 7;
+    *from ^= *from << 17;
+    return (uint32_t)(*from >> 33) % n;
+}
+
 static inline uint32_t below(uint32_t n)
 {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (uint32_t)(seed >> 33) % n;
+    return draw(&seed, n);
 }
 
 /* ---- what the model says --------------------------------------------------------------------- */
@@ -181,9 +186,11 @@ static inline struct completion *script_ask(const struct surface *surface, struc
 /* Reads an event stream in pieces of that size (0: any).  @return false when it broke off */
 static inline bool read_stream(struct completion *c, size_t piece, struct buf *out)
 {
+    /* Of its own: how often it reads depends on time, and what is said must not. */
+    static uint64_t pieces = 20261130;
     char bytes[HTTP_CONNECTION_BYTES / 4];
     for (;;) {
-        size_t n_max = piece == 0 ? 1 + below(sizeof bytes) : piece;
+        size_t n_max = piece == 0 ? 1 + draw(&pieces, sizeof bytes) : piece;
         ssize_t n = completion_read(c, out->len, bytes, n_max);
         if (n < 0)
             return n == MHD_CONTENT_READER_END_OF_STREAM;

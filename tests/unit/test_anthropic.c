@@ -260,7 +260,7 @@ static void streams_equal_whole_answers(void **state)
         told_free(&whole);
     }
     print_message("# %d called, %d cut, %d stopped\n", called, cut, stopped);
-    assert_true(called > 100 && cut > 60 && stopped > 5);
+    assert_true(called > 100 && cut > 60 && stopped > 20);
 }
 
 /* What is told of thinking is what the signature is for. */
