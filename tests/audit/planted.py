@@ -172,8 +172,8 @@ def state_fault(name, fault):
     try:
         _, got = report("replay", "--profile", profile(fault.rows), "--budget", "quick", engine=engine)
     except RuntimeError as error:  # the engine itself may notice first
-        return {"harmful": True, "flagged": "replay", "verdict": "ABORT", "legs": "state", "named": [[str(error)[-60:]]],
-                "verdicts": 1, "bound": 1, "kl": None,
+        return {"harmful": True, "flagged": "replay", "verdict": "ABORT", "legs": "state",
+                "named": [[str(error).strip()[-60:]]], "verdicts": 1, "bound": 1, "kl": None,
                 "good": fault.ways is None and "broken invariant" in str(error)}
     test = got["tests"][1]
     seen = sorted(way for way, n in test["numbers"].items() if n > 0)
