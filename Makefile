@@ -279,7 +279,7 @@ soak-clients: build/engine ## random clients over HTTP for an hour: nothing is l
 test-gpu: gpu build/synth ## check the GPU backend and the worker on the GPU of this machine
 	@tools/gpu.sh
 
-# Not a suite of `make test`: a search for each of thirty builds takes twenty minutes.
+# Not a suite of `make test`: a search for each of thirty builds takes a quarter of an hour.
 audit-faults: build/engine ## plant defects in engines of their own and see what the audit makes of them
 	@/usr/bin/python3 tests/audit/planted.py --json build/audit/planted.json
 

@@ -42,6 +42,7 @@ void tree_put(struct json_object *object, const char *key, struct json_object *t
 /** Moves a reference of `from`'s member, if there is one, under another name.  */
 void tree_put_member(struct json_object *to, const char *key, struct json_object *from,
                      const char *from_key);
+
 struct job; /* the caller's own: one translation */
 
 /* A field of a request in another form. */

@@ -9,17 +9,16 @@
 #include "engine/audit/evidence.h"
 #include "engine/audit/report.h"
 #include "engine/audit/stats.h"
-#include "engine/audit/tests.h"
+#include "engine/audit/tests_common.h"
+#include "engine/base/clock.h"
 #include "engine/commands.h"
 #include "engine/model/options.h"
 
 #include "config/defaults.h"
-#include "kernels/check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const char USAGE[] =
     "usage: engine audit prove|rank|prompt|floor|replay|logits|recall|needle|all\n"
@@ -111,46 +110,39 @@ static void audit_close(struct audit *a)
 
 /* ---- the report ------------------------------------------------------------------------------ */
 
-static void put(struct json_object *object, const char *key, struct json_object *take_value)
-{
-    ASSERT(json_object_object_add(object, key, take_value) == 0);
-}
-
 static struct json_object *profile_json(const struct profile *profile)
 {
     struct json_object *out = json_object_new_object(), *values = json_object_new_object();
     char hash[PROFILE_HASH_BYTES];
     profile_hash_text(profile, hash);
-    put(out, "name", json_object_new_string(profile->name));
-    put(out, "hash", json_object_new_string(hash));
+    result_put(out, "name", json_object_new_string(profile->name));
+    result_put(out, "hash", json_object_new_string(hash));
     for (int row = 0; row < PRECISION_ROWS; row++)
-        put(values, PRECISION[row].name,
-            json_object_new_string(profile_value_name(profile, (enum precision_row)row)));
-    put(out, "values", values);
+        result_put(values, PRECISION[row].name,
+                   json_object_new_string(profile_value_name(profile, (enum precision_row)row)));
+    result_put(out, "values", values);
     return out;
 }
 
 static struct json_object *report_new(const struct audit *a)
 {
     struct json_object *out = json_object_new_object(), *engine = json_object_new_object();
-    put(out, "schema", json_object_new_string(REPORT_SCHEMA));
-    put(engine, "version", json_object_new_string(V4BOX_VERSION));
-    put(engine, "model", json_object_new_string(model_config(a->model)->name));
-    put(engine, "isa", json_object_new_string(model_isa_name(a->model)));
-    put(out, "engine", engine);
-    put(out, "profile", profile_json(&a->options.profile));
-    put(out, "reference", profile_json(&a->options.reference));
-    put(out, "seed", json_object_new_int(a->options.seed));
-    put(out, "budget", json_object_new_string(a->options.budget));
-    put(out, "tests", json_object_new_array());
+    result_put(out, "schema", json_object_new_string(REPORT_SCHEMA));
+    result_put(engine, "version", json_object_new_string(V4BOX_VERSION));
+    result_put(engine, "model", json_object_new_string(model_config(a->model)->name));
+    result_put(engine, "isa", json_object_new_string(model_isa_name(a->model)));
+    result_put(out, "engine", engine);
+    result_put(out, "profile", profile_json(&a->options.profile));
+    result_put(out, "reference", profile_json(&a->options.reference));
+    result_put(out, "seed", json_object_new_int(a->options.seed));
+    result_put(out, "budget", json_object_new_string(a->options.budget));
+    result_put(out, "tests", json_object_new_array());
     return out;
 }
 
 static double seconds(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return (double)clock_ms() / 1000;
 }
 
 /* Takes the result. */
@@ -158,7 +150,7 @@ static void test_end(struct json_object *tests, struct json_object *result, doub
                      enum audit_verdict verdict, enum audit_verdict *worst)
 {
     fprintf(stderr, " %s, %.1f s\n", audit_verdict_name(verdict), seconds() - start);
-    put(result, "seconds", json_object_new_double(seconds() - start));
+    result_put(result, "seconds", json_object_new_double(seconds() - start));
     json_object_array_add(tests, result);
     *worst = audit_verdict_worst(*worst, verdict);
 }
@@ -234,7 +226,7 @@ static enum status audit_work(struct audit *a, enum audit_verdict *worst, struct
             return error_set(err, ERR_USAGE,
                              "--test: want prompt, replay, logits, recall or needle");
         enum isolate_outcome outcome;
-        put(a->report, "isolation", culprit_search(&run, test, &outcome));
+        result_put(a->report, "isolation", culprit_search(&run, test, &outcome));
         *worst = outcome == ISOLATE_NO_FAULT    ? VERDICT_PASS
                  : outcome == ISOLATE_MODEL     ? VERDICT_MODEL
                  : outcome == ISOLATE_UNDECIDED ? VERDICT_UNDECIDED
@@ -242,8 +234,8 @@ static enum status audit_work(struct audit *a, enum audit_verdict *worst, struct
     } else if (tests_run) {
         run_test(&run, test, tests, worst);
     }
-    put(a->report, "spent_s", json_object_new_double(seconds() - start));
-    put(a->report, "verdict", json_object_new_string(audit_verdict_name(*worst)));
+    result_put(a->report, "spent_s", json_object_new_double(seconds() - start));
+    result_put(a->report, "verdict", json_object_new_string(audit_verdict_name(*worst)));
     return OK;
 }
 

@@ -10,39 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put(struct json_object *object, const char *key, struct json_object *take_value)
-{
-    ASSERT(json_object_object_add(object, key, take_value) == 0);
-}
-
-static bool run_here(void *host, engine_work_fn *work, void *user)
-{
-    work(user, host);
-    return true;
-}
-
-/* The audit has the model for itself: no engine stands between. */
-static struct lab lab_alone(struct model *model)
-{
-    return (struct lab){.run = run_here, .host = model, .config = model_config(model)};
-}
-
 static void put_text(struct json_object *object, const char *key, const char *text)
 {
-    put(object, key, json_object_new_string(text));
-}
-
-static struct json_object *test_new(const char *name, enum audit_verdict verdict, struct buf *why,
-                                    int64_t n, const char *gate)
-{
-    struct json_object *out = json_object_new_object();
-    put_text(out, "name", name);
-    put_text(out, "verdict", audit_verdict_name(verdict));
-    put_text(out, "why", buf_cstr(why));
-    put(out, "n", json_object_new_int64(n));
-    put_text(out, "gate", gate);
-    buf_free(why);
-    return out;
+    result_put(object, key, json_object_new_string(text));
 }
 
 /* ---- the proof ------------------------------------------------------------------------------- */
@@ -73,8 +43,8 @@ static struct json_object *cell_json(const struct proof *proof, int row, int kin
     put_text(out, "kind", proof_kind_name(kind));
     put_text(out, "leg", leg_name(leg));
     put_text(out, "state", proof_state_name(cell->state));
-    put(out, "witnessed", json_object_new_int64((int64_t)cell->rows));
-    put(out, "counts", json_object_new_boolean(evidence_counts(cell)));
+    result_put(out, "witnessed", json_object_new_int64((int64_t)cell->rows));
+    result_put(out, "counts", json_object_new_boolean(evidence_counts(cell)));
     put_text(out, "why", cell->why);
     return out;
 }
@@ -117,11 +87,13 @@ struct json_object *evidence_proof(const struct proof *proof, struct json_object
     }
     for (int state = PROOF_LIVE; state < PROOF_STATES; state++)
         n += proof->counts[state];
-    struct json_object *out = test_new("prove", *verdict, &why, n, "no row inert, wrong or unseen");
+    struct json_object *out =
+        result_new("prove", *verdict, buf_cstr(&why), n, "no row inert, wrong or unseen");
+    buf_free(&why);
     struct json_object *numbers = result_part(out, "numbers", false);
     for (int state = PROOF_LIVE; state < PROOF_STATES; state++)
         result_number(numbers, proof_state_name((enum proof_state)state), proof->counts[state]);
-    put(report, "rows", rows);
+    result_put(report, "rows", rows);
     return out;
 }
 
@@ -131,7 +103,7 @@ struct json_object *evidence_prove_model(struct model *model, const struct profi
     struct lab *lab = calloc(1, sizeof *lab);
     struct proof *proof = calloc(1, sizeof *proof);
     ASSERT(lab != NULL && proof != NULL);
-    *lab = lab_alone(model);
+    lab_open_model(lab, model);
     proof_run(lab, &(struct proof_options){.profile = profile}, proof);
     struct json_object *out = evidence_proof(proof, report, verdict);
     free(proof);
@@ -147,7 +119,7 @@ static struct json_object *entry_json(const struct rank_entry *e, bool chosen)
     struct json_object *out = json_object_new_object();
     put_text(out, "row", row->name);
     put_text(out, "value", row->values[e->value].name);
-    put(out, "chosen", json_object_new_boolean(chosen));
+    result_put(out, "chosen", json_object_new_boolean(chosen));
     put_text(out, "tier", e->ran ? rank_tier_name(e->tier) : "did not run here");
     if (e->ran) {
         result_number(out, "kl", e->kl_mean);
@@ -183,8 +155,11 @@ struct json_object *evidence_rank(const struct rank *rank, const struct profile 
     } else if (over == 0) {
         buf_puts(&why, "every value of the profile costs what its row may");
     }
-    put(report, "ranking", ranking);
-    return test_new("rank", *verdict, &why, n, "KL alone within the row's budget");
+    result_put(report, "ranking", ranking);
+    struct json_object *out =
+        result_new("rank", *verdict, buf_cstr(&why), n, "KL alone within the row's budget");
+    buf_free(&why);
+    return out;
 }
 
 struct json_object *evidence_rank_model(struct model *model, const struct profile *profile,
@@ -194,7 +169,7 @@ struct json_object *evidence_rank_model(struct model *model, const struct profil
     struct lab *lab = calloc(1, sizeof *lab);
     struct rank *rank = calloc(1, sizeof *rank);
     ASSERT(lab != NULL && rank != NULL);
-    *lab = lab_alone(model);
+    lab_open_model(lab, model);
     rank_run(lab, prompt, n, rank);
     struct json_object *out = evidence_rank(rank, profile, report, verdict);
     free(rank);

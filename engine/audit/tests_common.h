@@ -15,8 +15,10 @@ const struct audit_gates *audit_gates(const struct profile *profile);
 
 bool audit_cancelled(const struct audit_run *run);
 
-/** A result with name, verdict, why, n and gate; `why` and `gate` are copied. */
-struct json_object *result_new(enum audit_test test, enum audit_verdict verdict, const char *why,
+/** Adds a member.  @own takes the value */
+void result_put(struct json_object *object, const char *key, struct json_object *take_value);
+/** A result with name, verdict, why, n and gate; the texts are copied. */
+struct json_object *result_new(const char *name, enum audit_verdict verdict, const char *why,
                                int64_t n, const char *gate);
 /** Left out when it is not finite: JSON has no word for that. */
 void result_number(struct json_object *object, const char *key, double value);

@@ -168,7 +168,7 @@ static struct json_object *test_memory(const struct audit_run *run, enum audit_t
     *verdict = judge(run, &p, why, sizeof why);
     snprintf(gate, sizeof gate, "lost: %.3g accepted, %.3g refused", run->budget->good,
              run->budget->bad);
-    struct json_object *out = result_new(test, *verdict, why, p.n, gate);
+    struct json_object *out = result_new(audit_test_name(test), *verdict, why, p.n, gate);
     if (p.reference > 0)
         result_estimate(out, (double)p.losses / p.reference,
                         stats_rate(p.losses, p.reference, AUDIT_CONFIDENCE));

@@ -184,7 +184,8 @@ struct json_object *test_logits(const struct audit_run *run, enum audit_verdict 
     *verdict = judge_logits(&d, &s, g, why, sizeof why);
     snprintf(gate, sizeof gate, "mean %.3g, 99.9 %% %.3g, top-1 %.4g, growth %.3g", g->kl_mean,
              g->kl_999, g->top1, g->growth);
-    struct json_object *out = result_new(TEST_LOGITS, *verdict, why, d.texts, gate);
+    struct json_object *out =
+        result_new(audit_test_name(TEST_LOGITS), *verdict, why, d.texts, gate);
     if (d.texts > 0)
         result_estimate(out, s.mean,
                         stats_bootstrap(d.means, d.texts, AUDIT_CONFIDENCE, run->seed));
@@ -227,7 +228,7 @@ struct json_object *test_floor(const struct audit_run *run, enum audit_verdict *
     free(diff);
     *verdict = n == 0 ? VERDICT_UNDECIDED : same == n ? VERDICT_PASS : VERDICT_FAIL;
     struct json_object *out =
-        result_new(TEST_FLOOR, *verdict,
+        result_new(audit_test_name(TEST_FLOOR), *verdict,
                    same == n ? "the profile against itself is equal bit for bit"
                              : "the profile against itself differs",
                    n, "every logit of every position equal");
@@ -288,8 +289,8 @@ struct json_object *test_replay(const struct audit_run *run, enum audit_verdict 
         buf_printf(&why, "; first at position %d", r.first);
     *verdict = r.n == 0 ? VERDICT_UNDECIDED : r.all == 0 ? VERDICT_PASS : VERDICT_FAIL;
     int64_t n = (int64_t)r.n * WAYS;
-    struct json_object *out =
-        result_new(TEST_REPLAY, *verdict, buf_cstr(&why), n, "every logit of every position equal");
+    struct json_object *out = result_new(audit_test_name(TEST_REPLAY), *verdict, buf_cstr(&why), n,
+                                         "every logit of every position equal");
     buf_free(&why);
     result_estimate(out, n == 0 ? NAN : (double)r.all / (double)n,
                     stats_rate(r.all, n, AUDIT_CONFIDENCE));

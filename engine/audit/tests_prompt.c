@@ -113,8 +113,8 @@ struct json_object *test_prompt(const struct audit_run *run, enum audit_verdict 
             buf_printf(&why, " %s", PRECISION[row].name);
     }
     *verdict = misspelt != NULL || changed > 0 ? VERDICT_FAIL : VERDICT_PASS;
-    struct json_object *out =
-        result_new(TEST_PROMPT, *verdict, buf_cstr(&why), n, "every id of every prompt equal");
+    struct json_object *out = result_new(audit_test_name(TEST_PROMPT), *verdict, buf_cstr(&why), n,
+                                         "every id of every prompt equal");
     buf_free(&why);
     result_estimate(out, (double)changed / n, stats_rate(changed, n, AUDIT_CONFIDENCE));
     return out;

@@ -5,6 +5,7 @@
 #include "engine/precision/control.h"
 
 #include "config/limits.h"
+#include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/thread.h"
 #include "engine/precision/rank.h"
@@ -51,11 +52,10 @@ struct control {
     struct buf proof_text; /* JSON of the last proof; empty: there was none */
 };
 
+/* Signed: deadlines are subtracted from it. */
 static int64_t now_ms(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)clock_ms();
 }
 
 /* Notes what went wrong where status and the log show it.  Under the lock. */

@@ -60,9 +60,20 @@ static bool run_between(void *host, engine_work_fn *work, void *user)
     return engine_between_steps(host, work, user);
 }
 
+static bool run_here(void *host, engine_work_fn *work, void *user)
+{
+    work(user, host);
+    return true;
+}
+
 void lab_open_engine(struct lab *lab, struct engine *engine)
 {
     *lab = (struct lab){.run = run_between, .host = engine, .config = engine_model_config(engine)};
+}
+
+void lab_open_model(struct lab *lab, struct model *model)
+{
+    *lab = (struct lab){.run = run_here, .host = model, .config = model_config(model)};
 }
 
 void lab_forget(struct lab *lab)

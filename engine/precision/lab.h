@@ -30,6 +30,8 @@ struct lab {
 
 /** On the model of a serving engine. */
 void lab_open_engine(struct lab *lab, struct engine *engine);
+/** On a model that nobody else uses. */
+void lab_open_model(struct lab *lab, struct model *model);
 /** Forgets what the laboratory has seen. */
 void lab_forget(struct lab *lab);
 

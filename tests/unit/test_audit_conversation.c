@@ -1,34 +1,20 @@
 /* The audit's conversations: exact lengths and places, the fact said once, answers graded. */
 #include "engine/audit/conversation.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/unit/demo_tokenizer.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-static struct tokenizer *tokenizer;
-static struct chat_tokens tokens;
 static struct audit_text text;
 
-static int open_tokenizer(void **state)
+static int open_text(void **state)
 {
-    (void)state;
-    struct error err;
-    if (tokenizer_open("rootfs/models/demo/tokenizer.json", &tokenizer, &err) != OK ||
-        chat_tokens_find(tokenizer, &tokens, &err) != OK)
+    if (open_tokenizer(state) != 0)
         return -1;
     text = (struct audit_text){tokenizer, &tokens};
-    return 0;
-}
-
-static int close_tokenizer(void **state)
-{
-    (void)state;
-    tokenizer_close(tokenizer);
     return 0;
 }
 
@@ -186,5 +172,5 @@ int main(void)
         cmocka_unit_test(test_recall),        cmocka_unit_test(test_seeds),
         cmocka_unit_test(test_grade),
     };
-    return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
+    return cmocka_run_group_tests(tests, open_text, close_tokenizer);
 }
