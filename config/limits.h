@@ -71,6 +71,8 @@
 #define HTTP_STOP_MS_MAX 5000
 /* Names beside localhost and addresses that a Host header may carry. */
 #define HTTP_NAMES_MAX 8
+/* Users of --front: what fits every file system and archive. */
+#define HTTP_UID_MAX 65535
 
 /* ---- chat completions ------------------------------------------------------------------------ */
 /* Between signs of life while the model reads the prompt: clients give up after 300 s of silence,

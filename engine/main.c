@@ -15,7 +15,8 @@ static const struct {
     {"serve", cmd_serve,
      "--model DIR --listen ADDR:PORT|unix:PATH --keys FILE [--admin PATH] [--isa ..]\n"
      "      [--profile ..] [--threads N] [--context TOKENS] [--sessions N] [--host NAME]..\n"
-     "      [--keepalive-ms N] [--draft N] [--metrics ADDR:PORT|unix:PATH] [--receipts N]\n"
+     "      [--keepalive-ms N] [--draft N] [--metrics ADDR:PORT|unix:PATH] [--receipts N] [--front "
+     "UID]\n"
      "      [--prefixes FILE --prefixes-key FILE] [--profiles FILE]"},
     {"logits", cmd_logits,
      "--model DIR --ids FILE --profile NAME[,ROW=VALUE]... [--chunk N] [--positions 0,5,-1]\n"

@@ -29,7 +29,7 @@
 struct flags {
     const char *model, *listen, *keys, *admin, *metrics; /* borrow from argv */
     const char *isa, *profile, *profiles, *prefixes, *prefixes_key;
-    int threads, context, sessions, draft, keepalive_ms, receipts;
+    int threads, context, sessions, draft, keepalive_ms, receipts, front;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
 };
@@ -79,6 +79,7 @@ static const struct {
     {"--prefixes-key", offsetof(struct flags, prefixes_key), 0},
     {"--keepalive-ms", offsetof(struct flags, keepalive_ms), KEEPALIVE_MS_MAX},
     {"--receipts", offsetof(struct flags, receipts), MESSAGES_MAX},
+    {"--front", offsetof(struct flags, front), HTTP_UID_MAX},
 };
 
 static enum status take_flag(struct flags *out, const char *name, const char *value,
@@ -213,6 +214,8 @@ static enum status open_profiles(struct box *box, const struct flags *flags, str
 static enum status open_http(struct box *box, const struct flags *flags, struct error *err)
 {
     enum status status = listener_open(flags->listen, &box->listener, err);
+    if (status == OK && flags->front != 0)
+        status = listener_share(&box->listener, err);
     if (status != OK)
         return status;
     struct http_options options = {.take_listen_fd = box->listener.fd,
@@ -222,6 +225,7 @@ static enum status open_http(struct box *box, const struct flags *flags, struct 
                                    .names = flags->names,
                                    .n_names = flags->n_names,
                                    .body_bytes_max = api_body_bytes_max(&box->api),
+                                   .front_uid = flags->front,
                                    .profile = api_profile_now,
                                    .user = &box->api};
     options.routes = api_routes(&options.n_routes);

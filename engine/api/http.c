@@ -2,15 +2,18 @@
 #include "engine/api/http.h"
 
 #include "config/limits.h"
+#include "engine/api/listen.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "kernels/check.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sodium.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define IPV6_NETWORK_BYTES 8 /* of an address: /64 */
@@ -165,29 +168,45 @@ static bool find_route(struct exchange *x, const char *url, const char *method)
     return api_fail(&x->error, x->allow != NULL ? API_METHOD : API_NOT_FOUND, NULL);
 }
 
-/* Where a request comes from: behind a proxy on a unix socket the address that this adds last, else
- * the peer's; of IPv6 the network, in which a client can choose any. */
+/* Where a request comes from, as a number: of IPv6 the network, in which a client can choose any.
+ * Behind a proxy on a unix socket it is the address that this adds last, else the peer's. */
+struct origin {
+    unsigned char bytes[16];
+    size_t n;
+};
+
+static void origin_v6(struct origin *o, const struct in6_addr *v6)
+{
+    o->n = IN6_IS_ADDR_V4MAPPED(v6) ? sizeof v6->s6_addr : IPV6_NETWORK_BYTES;
+    memcpy(o->bytes, v6->s6_addr, o->n);
+}
+
+static void origin_forwarded(struct origin *o, const char *list)
+{
+    const char *comma = list == NULL ? NULL : strrchr(list, ',');
+    const char *last = list == NULL ? "" : comma == NULL ? list : comma + 1;
+    struct in6_addr v6;
+    last += strspn(last, " ");
+    o->n = inet_pton(AF_INET, last, o->bytes) == 1 ? sizeof(struct in_addr) : 0;
+    if (o->n == 0 && inet_pton(AF_INET6, last, &v6) == 1)
+        origin_v6(o, &v6);
+}
+
 static bool check_address(struct exchange *x)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     const struct sockaddr *peer = info == NULL ? NULL : info->client_addr;
-    struct meter *meter = x->server->options.meter;
-    struct meter_time now = meter_now();
+    struct origin o = {.n = 0};
     if (peer != NULL && peer->sa_family == AF_INET) {
-        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)peer;
-        return meter_failed(meter, &in->sin_addr, sizeof in->sin_addr, now, &x->error);
+        o.n = sizeof(struct in_addr);
+        memcpy(o.bytes, &((const struct sockaddr_in *)(const void *)peer)->sin_addr, o.n);
+    } else if (peer != NULL && peer->sa_family == AF_INET6) {
+        origin_v6(&o, &((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr);
+    } else {
+        origin_forwarded(&o, x->head.forwarded);
     }
-    if (peer != NULL && peer->sa_family == AF_INET6) {
-        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)peer;
-        size_t n = IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr) ? 16 : IPV6_NETWORK_BYTES;
-        return meter_failed(meter, &in6->sin6_addr, n, now, &x->error);
-    }
-    const char *last = x->head.forwarded == NULL ? "" : x->head.forwarded;
-    const char *comma = strrchr(last, ',');
-    last = comma == NULL ? last : comma + 1;
-    last += strspn(last, " ");
-    return meter_failed(meter, last, strlen(last), now, &x->error);
+    return meter_failed(x->server->options.meter, o.bytes, o.n, meter_now(), &x->error);
 }
 
 /* The same answer for a missing, malformed, unknown, disabled and expired key.  Those that come too
@@ -256,16 +275,19 @@ static void make_id(char id[REQUEST_ID_CHARS + 1])
 static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *connection,
                              const char *url, const char *method, const char *version, void **slot)
 {
+    struct peer *peer =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    if (peer == NULL) /* not the front: what it had sent before it was shut out */
+        return MHD_NO;
     struct exchange *x = calloc(1, sizeof *x);
     ASSERT(x != NULL);
     *slot = x;
     x->server = server;
+    x->peer = peer;
     x->connection = connection;
     x->user = server->options.user;
     server->options.profile(x->user, &x->profile);
     x->started_ms = (int64_t)clock_ms();
-    x->peer =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     make_id(x->id);
     connections_phase(server->connections, x->peer, PEER_BODY);
     if (check_head(x, url, method, version) || x->head.body_bytes == 0)
@@ -344,16 +366,25 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **s
     free(x);
 }
 
+/* A connection of somebody else than the front gets no peer, and no answer. */
 static void on_connection(void *user, struct MHD_Connection *connection, void **slot,
                           enum MHD_ConnectionNotificationCode code)
 {
     struct http_server *server = user;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED)
-        *slot = connections_add(
-            server->connections,
-            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
-    else
-        connections_remove(server->connections, *slot);
+    int front_uid = server->options.front_uid;
+    if (code != MHD_CONNECTION_NOTIFY_STARTED) {
+        if (*slot != NULL)
+            connections_remove(server->connections, *slot);
+        return;
+    }
+    int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    *slot = NULL;
+    if (front_uid == 0 || listener_peer_is(fd, (uid_t)front_uid)) {
+        *slot = connections_add(server->connections, fd);
+        return;
+    }
+    log_line(LOG_LEVEL_WARN, "api", "refused a connection that is not the front's");
+    shutdown(fd, SHUT_RDWR);
 }
 
 /* Paths stay as they came: an escaped byte has no place in any of ours. */

@@ -56,6 +56,7 @@ struct http_options {
     const char *const *names; /* borrows [n_names]: what Host may say, see head.h */
     int n_names;
     int64_t body_bytes_max;
+    int front_uid; /* of the proxy, the only user that may connect; 0: everybody may */
     /* What requests that come now run under, for x-v4box-profile; called with `user`. */
     void (*profile)(void *user, struct profile *out);
     void *user; /* for the handlers */

@@ -122,6 +122,23 @@ enum status listener_open(const char *where, struct listener *out, struct error 
     return OK;
 }
 
+enum status listener_share(const struct listener *listener, struct error *err)
+{
+    if (listener->path == NULL)
+        return error_set(err, ERR_USAGE, "--front: --listen must be unix:PATH");
+    /* Connecting takes the right to write.  Not before bind(), where the umask would take it. */
+    if (chmod(listener->path, 0666) != 0)
+        return error_set(err, ERR_IO, "--listen %s: %s", listener->text, strerror(errno));
+    return OK;
+}
+
+bool listener_peer_is(int fd, uid_t uid)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == uid;
+}
+
 void listener_close(struct listener *listener)
 {
     if (listener->fd >= 0)

@@ -1,6 +1,6 @@
 // Starting, stopping, keys, sockets and logs of `engine serve`.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -18,6 +18,31 @@ export function lifecycle(program) {
     assert.deepEqual(await server.ended, { code: 0, signal: null });
     assert.ok(!fs.existsSync(socketPath));
     fs.rmSync(server.dir, { recursive: true });
+  });
+
+  test("the socket of a front takes nobody else, and each of its clients is throttled alone",
+    { skip: process.getuid() !== 0 && "only root can be another user" }, async () => {
+    const FRONT = 12345;
+    const server = await start({ ...program, listen: "unix:DIR/http.sock", flags: ["--front", String(FRONT)] });
+    fs.chmodSync(server.dir, 0o711);
+    const codes = (uid, forwarded, count, key) => {
+      const done = spawnSync("curl", ["-s", "--max-time", "60", "--unix-socket", server.connect.path, "-w", "%{http_code}\n",
+        "-o", "/dev/null", "-H", "Authorization: Bearer " + key, "-H", "X-Forwarded-For: " + forwarded,
+        `http://localhost/v1/models#[1-${count}]`], { encoding: "utf8", uid, gid: uid, cwd: "/" });
+      return done.stdout.trim().split("\n");
+    };
+    assert.deepEqual(codes(FRONT, "192.0.2.1", 1, server.key), ["200"]);
+    for (const uid of [0, FRONT + 1]) assert.deepEqual(codes(uid, "192.0.2.1", 1, server.key), ["000"]);
+    await until(server, () => server.err.includes("not the front's"));
+    const bad = "ds_AAAAAAAA_" + "A".repeat(32);
+    assert.equal(codes(FRONT, "192.0.2.1", 40, bad).at(-1), "429");
+    assert.equal(codes(FRONT, "198.51.100.7, 192.0.2.1", 1, bad)[0], "429"); // the last one counts
+    assert.equal(codes(FRONT, "192.0.2.2", 1, bad)[0], "401");
+    assert.equal(codes(FRONT, "2001:db8:0:1::1", 40, bad).at(-1), "429");
+    assert.equal(codes(FRONT, "2001:db8:0:1::2", 1, bad)[0], "429"); // the same network
+    assert.equal(codes(FRONT, "2001:db8:0:2::1", 1, bad)[0], "401");
+    assert.deepEqual(codes(FRONT, "192.0.2.1", 1, server.key), ["200"]);
+    await stop(server);
   });
 
   test("SIGTERM: a stream hears why, the exit is clean, the log has no content", async () => {
@@ -102,6 +127,7 @@ export function lifecycle(program) {
       [{ flags: ["--context", "1e3"] }, /--context/],
       [{ flags: ["--frobnicate", "1"] }, /--frobnicate/],
       [{ flags: ["--isa"] }, /--isa/],
+      [{ flags: ["--front", "1"] }, /--front.*unix/],
     ];
     for (const [change, message] of rows) {
       await assert.rejects(start({ ...program, ...change }),
