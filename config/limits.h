@@ -80,6 +80,9 @@
 #define KEEPALIVE_MS 10000
 /* Largest --keepalive-ms, for boxes behind proxies that are more or less patient. */
 #define KEEPALIVE_MS_MAX 240000
+/* Silence of the Messages API that pings fill; then comes an event that Claude Code counts, which
+ * gives up after 300 s without one. */
+#define MESSAGES_SILENCE_MS 60000
 /* api.md 2.2: comments keep a client waiting for ever, so waiting itself is bounded. */
 #define QUEUE_WAIT_MS_MAX (10 * 60 * 1000)
 #define ANSWER_MS_MAX     (60 * 60 * 1000)

@@ -7,6 +7,8 @@
 #include "engine/api/receipt.h"
 #include "engine/api/surface.h"
 
+#include "config/limits.h"
+
 #include <string.h>
 
 static const char *const STOP_REASONS[] = {[FINISH_STOP] = "end_turn",
@@ -181,12 +183,39 @@ static void more(struct reply *r)
         dump_call_events(r, &r->calls[r->calls_told]);
 }
 
+static void message_delta(struct reply *r)
+{
+    begin_event(r, "message_delta");
+    buf_puts(&r->out, ",\"delta\":{");
+    dump_stop(r);
+    buf_puts(&r->out, "},");
+    dump_usage(r);
+    end_event(r);
+}
+
+/* Before the first block nobody knows of which kind it will be, and one that stays empty would come
+ * back in the history.  A delta of the message may come at any time; Claude Code adds the whole prompt
+ * to what a session costs at each one, so that they are rare. */
+static void heartbeat_without_block(struct reply *r)
+{
+    r->silent_ms += r->api->heartbeat_ms;
+    if (r->silent_ms < MESSAGES_SILENCE_MS) {
+        begin_event(r, "ping");
+        end_event(r);
+        return;
+    }
+    r->silent_ms = 0;
+    message_delta(r);
+}
+
 /* Claude Code counts events only, and of these not `ping`: after 300 s without another one it asks
- * again.  A delta of nothing is one, in the block that comes first or that is open. */
+ * again.  A delta of nothing is one, in the block that is open. */
 static void heartbeat(struct reply *r)
 {
-    if (r->block == NULL)
-        begin_text(r, r->thinks ? THINKING : TEXT);
+    if (r->block == NULL) {
+        heartbeat_without_block(r);
+        return;
+    }
     if (r->block == TOOL_USE) {
         begin_delta(r, "input_json_delta");
         buf_puts(&r->out, "\"partial_json\":\"\"");
@@ -200,12 +229,7 @@ static void heartbeat(struct reply *r)
 static void end(struct reply *r)
 {
     end_block(r);
-    begin_event(r, "message_delta");
-    buf_puts(&r->out, ",\"delta\":{");
-    dump_stop(r);
-    buf_puts(&r->out, "},");
-    dump_usage(r);
-    end_event(r);
+    message_delta(r);
     begin_event(r, "message_stop");
     end_event(r);
 }

@@ -427,7 +427,6 @@ bool completion_start(const struct api *api, const struct exchange *x,
     c->reply.echo = json_object_get(request->echo);
     c->events = request->stream;
     c->reply.include_usage = request->include_usage;
-    c->reply.thinks = options.thinking;
     c->reply.prompt_tokens = (int32_t)prompt->len;
     /* What the client has begun is not the model's: such a turn is kept by the client alone. */
     c->turns = request->prefix ? NULL : api->turns;

@@ -28,7 +28,6 @@ struct reply {
     char fingerprint[FINGERPRINT_BYTES];
     struct buf receipt; /* owns: members of usage.v4box beside the counts, each behind a comma */
     bool include_usage;
-    bool thinks; /* the answer begins with reasoning, if it has any */
     int32_t prompt_tokens, answer_tokens, reasoning_tokens, reused_tokens;
     enum finish finish;
     struct buf stop;               /* owns: the stop string of FINISH_STRING */
@@ -43,6 +42,7 @@ struct reply {
     int32_t blocks;           /* begun so far: surfaces that number their parts */
     const char *block;        /* kind of the one that is open, or NULL */
     int32_t events;           /* surfaces that number them too */
+    int64_t silent_ms;        /* of heartbeats since an event that all clients count */
     struct json_object *echo; /* owns: of the request, or NULL */
     struct buf sealed;        /* owns: the reasoning, once it is sealed */
     struct buf out;           /* owns: to be sent */

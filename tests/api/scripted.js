@@ -210,24 +210,30 @@ export async function scripted({ engine, model }) {
     await stop(box);
   });
 
-  test("signs of life of the Messages API are events in a whole block, before words and inside arguments", async () => {
+  test("signs of life of the Messages API make no block, before words, before a call alone and inside arguments", async () => {
     const box = await start({ engine: engine + "-scripted", model, flags: ["--keepalive-ms", "100"], script: [] });
     const args = { filePath: "a", content: "word ".repeat(20) };
-    box.play([{ say: "Yes." + calls(call("write", args)), wait_ms: 1000, token_ms: 30 }]);
     const client = new Anthropic({ baseURL: box.url, apiKey: box.key, maxRetries: 0 });
-    const stream = client.messages.stream({ model: MODEL, max_tokens: 900, messages: [user("go")],
-      tools: [{ name: "write", input_schema: WRITE.function.parameters }] });
-    const empty = { before: 0, inside: 0 };
-    let said = false;
-    stream.on("streamEvent", (event) => {
-      if (event.type !== "content_block_delta") return;
-      if (event.delta.text === "") empty[said ? "inside" : "before"]++;
-      else said = true;
-    });
-    const message = await stream.finalMessage();
-    assert.ok(empty.before > 1 && empty.inside > 1, JSON.stringify(empty));
-    assert.deepEqual(message.content.map(({ type }) => type), ["text", "tool_use"]);
-    assert.deepEqual([message.content[0].text, message.content[1].input], ["Yes.", args]);
+    for (const words of ["Yes.", ""]) {
+      box.play([{ say: words + calls(call("write", args)), wait_ms: 1000, token_ms: 30 }]);
+      const request = { model: MODEL, max_tokens: 900, messages: [user("go")],
+        tools: [{ name: "write", input_schema: WRITE.function.parameters }] };
+      const stream = client.messages.stream(request);
+      let inside = 0;
+      stream.on("streamEvent", ({ delta }) => { inside += delta?.text === ""; });
+      const message = await stream.finalMessage();
+      assert.ok(words === "" || inside > 1, String(inside));
+      assert.deepEqual([message.content.at(-1).input, message.stop_reason], [args, "tool_use"]);
+      const kinds = message.content.map((block) => block.text ?? block.type);
+      assert.deepEqual(kinds, words === "" ? ["tool_use"] : [words, "tool_use"]);
+      const whole = await client.messages.create(request);
+      assert.deepEqual(whole.content.map((block) => block.text ?? block.type), kinds);
+      const raw = await fetch(box.url + "/v1/messages", { method: "POST", body: JSON.stringify({ ...request, stream: true }),
+        headers: { "x-api-key": box.key, "content-type": "application/json" } });
+      const events = [...(await raw.text()).matchAll(/^event: (\w+)$/gm)].map(([, name]) => name);
+      assert.ok(events.indexOf("content_block_start") > 2, String(events)); // message_start and more than one ping
+      assert.ok(events.slice(1, events.indexOf("content_block_start")).every((name) => name === "ping"), String(events));
+    }
     await stop(box);
   });
 }

@@ -115,7 +115,7 @@ export function readChunks({ body, status, text }) {
 
 export function readEvents({ body, status, text }) {
   const events = data(text);
-  const end = events.find(({ type }) => type === "message_delta");
+  const end = events.findLast(({ type }) => type === "message_delta"); // others are signs of life
   const { input_tokens: fresh, cache_read_input_tokens: reused } = end?.usage ?? {};
   return { request: JSON.parse(body), status, done: events.at(-1)?.type === "message_stop",
     content: events.map(({ delta }) => delta?.text ?? "").join(""),

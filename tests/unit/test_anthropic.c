@@ -99,6 +99,8 @@ static void take_event(struct told *t, struct json_object *event)
                                json_object_get(json_member(event, "usage", NULL)));
     } else if (strcmp(type, "message_stop") == 0) {
         t->stops++;
+    } else if (strcmp(type, "ping") == 0) {
+        return;
     } else {
         assert_string_equal(type, "error");
         snprintf(t->error, sizeof t->error, "%s",
@@ -281,47 +283,71 @@ static void thinking_is_signed(void **state)
     }
 }
 
-/* Signs of life anywhere: blocks stay whole, and each is an event that is no ping. */
+/* An answer of these blocks with signs of life before, between and behind them, and an end.
+ * @return its kinds of blocks, each followed by a blank */
+static struct buf told_slowly(struct reply *r, const char *thinking, const char *text, bool calls)
+{
+    struct told t = {.open = -1};
+    struct buf kinds = {0};
+    ANTHROPIC_SURFACE.begin(r);
+    for (int step = 0; step < 4; step++) {
+        for (int beat = 0; beat < 4; beat++) {
+            size_t before = r->out.len;
+            ANTHROPIC_SURFACE.heartbeat(r);
+            /* each in a block, and of the others every second one, is an event that is no ping */
+            bool ping = memmem(r->out.data + before, r->out.len - before, "event: ping", 11) != NULL;
+            assert_int_equal(ping, r->block == NULL && beat % 2 == 0);
+        }
+        if (step == 0)
+            buf_puts(&r->reasoning, thinking);
+        if (step == 1)
+            buf_puts(&r->content, text);
+        r->n_calls = calls && step >= 2;
+        ANTHROPIC_SURFACE.more(r);
+    }
+    r->finish = calls ? FINISH_CALLS : FINISH_STOP;
+    ANTHROPIC_SURFACE.end(r);
+    take_events(&t, r->out.data, r->out.len);
+    assert_int_equal(t.stops, 1);
+    struct json_object *content = json_member(t.message, "content", NULL);
+    for (size_t i = 0; i < json_object_array_length(content); i++) {
+        struct json_object *block = json_object_array_get_idx(content, i);
+        const char *kind = text_of(block, "type");
+        buf_printf(&kinds, "%s ", kind);
+        if (strcmp(kind, "text") == 0)
+            assert_string_equal(text_of(block, "text"), text);
+    }
+    told_free(&t);
+    return kinds;
+}
+
+/* Signs of life anywhere: no block that a whole answer has not, and those that there are stay whole.
+ */
 static void silence(void **state)
 {
+    static const struct {
+        const char *thinking, *text;
+        bool calls;
+        const char *kinds;
+    } ROWS[] = {
+        {"Hm.", "Yes.", true, "thinking text tool_use "},
+        {"", "Yes.", true, "text tool_use "},
+        {"Hm.", "", true, "thinking tool_use "},
+        {"", "", true, "tool_use "},
+        {"", "Yes.", false, "text "},
+    };
     const struct dsml_call call = {.name = {.data = (char[]){"write"}, .len = 5},
                                    .arguments = {.data = (char[]){"{}"}, .len = 2}};
     struct turn_call calls[] = {{.id = "call_1", .call = &call}};
     (void)state;
-    for (int thinks = 0; thinks < 2; thinks++) {
-        struct told t = {.open = -1};
-        struct buf kinds = {0};
+    api.heartbeat_ms = MESSAGES_SILENCE_MS / 2;
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         struct reply r = {.api = &api,
                           .id = "req_0123456789abcdef01234567",
                           .profile = *profile_builtin("official"),
-                          .thinks = thinks == 1,
                           .calls = calls};
-        ANTHROPIC_SURFACE.begin(&r);
-        for (int step = 0; step < 4; step++) {
-            for (int beat = 0; beat < 2; beat++) {
-                size_t before = r.out.len;
-                ANTHROPIC_SURFACE.heartbeat(&r);
-                assert_non_null(memmem(r.out.data + before, r.out.len - before, "_delta", 6));
-            }
-            if (step == 0 && r.thinks)
-                buf_puts(&r.reasoning, "Hm.");
-            if (step == 1)
-                buf_puts(&r.content, "Yes.");
-            r.n_calls = step >= 2;
-            ANTHROPIC_SURFACE.more(&r);
-        }
-        r.finish = FINISH_CALLS;
-        ANTHROPIC_SURFACE.end(&r);
-        take_events(&t, r.out.data, r.out.len);
-        assert_int_equal(t.stops, 1);
-        struct json_object *content = json_member(t.message, "content", NULL);
-        for (size_t i = 0; i < json_object_array_length(content); i++)
-            buf_printf(&kinds, "%s ", text_of(json_object_array_get_idx(content, i), "type"));
-        assert_string_equal(buf_cstr(&kinds),
-                            thinks ? "thinking text tool_use " : "text tool_use ");
-        struct json_object *text = json_object_array_get_idx(content, (size_t)thinks);
-        assert_string_equal(text_of(text, "text"), "Yes.");
-        told_free(&t);
+        struct buf kinds = told_slowly(&r, ROWS[i].thinking, ROWS[i].text, ROWS[i].calls);
+        assert_string_equal(buf_cstr(&kinds), ROWS[i].kinds);
         buf_free(&kinds);
         buf_free(&r.reasoning);
         buf_free(&r.content);
