@@ -276,7 +276,7 @@ soak-clients: build/engine ## random clients over HTTP for an hour: nothing is l
 	@/usr/bin/python3 tests/serve/soak_clients.py $(SOAK_SECONDS)
 
 # Not a suite of `make test`: it needs a GPU.
-test-gpu: gpu build/synth ## check the GPU backend and the worker on the GPU of this machine
+test-gpu: gpu build/engine build/synth ## check the GPU backend and the worker on the GPU of this machine
 	@tools/gpu.sh
 
 # Not a suite of `make test`: a search for each of thirty builds takes a quarter of an hour.
