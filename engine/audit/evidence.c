@@ -97,17 +97,14 @@ struct json_object *evidence_proof(const struct proof *proof, struct json_object
     return out;
 }
 
-struct json_object *evidence_prove_model(struct model *model, const struct profile *profile,
-                                         struct json_object *report, enum audit_verdict *verdict)
+struct json_object *evidence_prove_in(struct lab *lab, const struct proof_options *options,
+                                      struct json_object *report, enum audit_verdict *verdict)
 {
-    struct lab *lab = calloc(1, sizeof *lab);
     struct proof *proof = calloc(1, sizeof *proof);
-    ASSERT(lab != NULL && proof != NULL);
-    lab_open_model(lab, model);
-    proof_run(lab, &(struct proof_options){.profile = profile}, proof);
+    ASSERT(proof != NULL);
+    proof_run(lab, options, proof);
     struct json_object *out = evidence_proof(proof, report, verdict);
     free(proof);
-    free(lab);
     return out;
 }
 
@@ -162,17 +159,14 @@ struct json_object *evidence_rank(const struct rank *rank, const struct profile 
     return out;
 }
 
-struct json_object *evidence_rank_model(struct model *model, const struct profile *profile,
-                                        const int32_t *prompt, int32_t n,
-                                        struct json_object *report, enum audit_verdict *verdict)
+struct json_object *evidence_rank_in(struct lab *lab, const struct profile *profile,
+                                     const int32_t *prompt, int32_t n, struct json_object *report,
+                                     enum audit_verdict *verdict)
 {
-    struct lab *lab = calloc(1, sizeof *lab);
     struct rank *rank = calloc(1, sizeof *rank);
-    ASSERT(lab != NULL && rank != NULL);
-    lab_open_model(lab, model);
+    ASSERT(rank != NULL);
     rank_run(lab, prompt, n, rank);
     struct json_object *out = evidence_rank(rank, profile, report, verdict);
     free(rank);
-    free(lab);
     return out;
 }

@@ -26,12 +26,13 @@ struct json_object *evidence_proof(const struct proof *proof, struct json_object
 struct json_object *evidence_rank(const struct rank *rank, const struct profile *profile,
                                   struct json_object *report, enum audit_verdict *verdict);
 
-/** Both on a model that nobody else uses meanwhile; a proof takes some seconds on the embedded
- *  model, a ranking about a minute.  @shape prompt [n]  @own as above */
-struct json_object *evidence_prove_model(struct model *model, const struct profile *profile,
-                                         struct json_object *report, enum audit_verdict *verdict);
-struct json_object *evidence_rank_model(struct model *model, const struct profile *profile,
-                                        const int32_t *prompt, int32_t n,
-                                        struct json_object *report, enum audit_verdict *verdict);
+/** Both in a laboratory; a proof takes some seconds on the embedded model, a ranking about a
+ * minute.
+ *  @shape prompt [n]  @own as above */
+struct json_object *evidence_prove_in(struct lab *lab, const struct proof_options *options,
+                                      struct json_object *report, enum audit_verdict *verdict);
+struct json_object *evidence_rank_in(struct lab *lab, const struct profile *profile,
+                                     const int32_t *prompt, int32_t n, struct json_object *report,
+                                     enum audit_verdict *verdict);
 
 #endif

@@ -12,7 +12,7 @@
 #include <string.h>
 
 struct audit_machine {
-    struct model *model; /* borrows */
+    struct lab *lab; /* borrows */
     struct audit_text text;
     int32_t context, vocab;
     struct sequence *main, *other; /* own */
@@ -20,21 +20,108 @@ struct audit_machine {
     float *a, *b;                  /* own; [STEP_TOKENS_MAX, vocab], [AUDIT_COMPARE_ROWS, vocab] */
 };
 
-enum status machine_create(struct model *model, const struct audit_text *text, int32_t context,
+/* ---- work on the model ----------------------------------------------------------------------- */
+
+/* One call of the laboratory, whatever it does. */
+struct piece {
+    struct audit_machine *machine;
+    struct sequence *sequence;
+    const struct profile *profile;
+    const struct segment *segments;
+    int n_segments;
+    int32_t length;
+    enum status status;
+    struct error *err;
+};
+
+static void create_piece(void *user, struct model *model)
+{
+    struct piece *p = user;
+    struct audit_machine *m = p->machine;
+    p->status = sequence_create(model, m->context, &m->main, p->err);
+    if (p->status == OK)
+        p->status = sequence_create(model, m->context, &m->other, p->err);
+    if (p->status == OK)
+        p->status =
+            snapshots_create(model, m->context / SNAPSHOT_TOKENS + 1, 1, &m->snapshots, p->err);
+}
+
+static void destroy_piece(void *user, struct model *model)
+{
+    struct audit_machine *m = user;
+    (void)model;
+    snapshots_destroy(m->snapshots);
+    sequence_destroy(m->main);
+    sequence_destroy(m->other);
+}
+
+/* The profile may read what another wrote: legs are told apart by that. */
+static void step_piece(void *user, struct model *model)
+{
+    struct piece *p = user;
+    for (int i = 0; i < p->n_segments; i++)
+        sequence_crossover(p->segments[i].sequence, p->profile);
+    model_step(model, p->profile, p->segments, p->n_segments);
+}
+
+static void step(struct audit_machine *m, const struct profile *profile,
+                 const struct segment *segments, int n_segments)
+{
+    struct piece piece = {.profile = profile, .segments = segments, .n_segments = n_segments};
+    lab_work(m->lab, step_piece, &piece);
+}
+
+static void rewind_piece(void *user, struct model *model)
+{
+    struct piece *p = user;
+    (void)model;
+    sequence_rewind(p->sequence, p->length);
+}
+
+/* Keeps the prefix of the last multiple of 128 tokens and goes on from its copy in a timeline that
+ * holds nothing else. */
+static void store_piece(void *user, struct model *model)
+{
+    struct piece *p = user;
+    struct snapshots *snapshots = p->machine->snapshots;
+    (void)model;
+    int32_t blocks = sequence_length(p->sequence) / SNAPSHOT_TOKENS;
+    p->length = blocks * SNAPSHOT_TOKENS;
+    for (int32_t i = 0; i < blocks; i++)
+        snapshot_save_block(snapshots, i, p->sequence, i);
+    if (blocks > 0)
+        snapshot_save_tail(snapshots, 0, p->sequence, p->length);
+    sequence_reset(p->sequence);
+    for (int32_t i = 0; i < blocks; i++)
+        snapshot_load_block(snapshots, i, p->sequence, i);
+    if (blocks > 0)
+        snapshot_load_tail(snapshots, 0, p->sequence, p->length);
+}
+
+/* @return tokens that the timeline has */
+static int32_t store_and_load(struct audit_machine *m, struct sequence *sequence)
+{
+    struct piece piece = {.machine = m, .sequence = sequence};
+    lab_work(m->lab, store_piece, &piece);
+    return piece.length;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+enum status machine_create(struct lab *lab, const struct audit_text *text, int32_t context,
                            struct audit_machine **out, struct error *err)
 {
     struct audit_machine *m = calloc(1, sizeof *m);
     if (m == NULL)
         return error_set(err, ERR_CAPACITY, "out of memory");
-    m->model = model;
+    m->lab = lab;
     m->text = *text;
     m->context = context;
-    m->vocab = model_config(model)->vocab_size;
-    enum status status = sequence_create(model, context, &m->main, err);
-    if (status == OK)
-        status = sequence_create(model, context, &m->other, err);
-    if (status == OK)
-        status = snapshots_create(model, context / SNAPSHOT_TOKENS + 1, 1, &m->snapshots, err);
+    m->vocab = lab->config->vocab_size;
+    struct piece piece = {.machine = m, .err = err};
+    enum status status = lab_work(lab, create_piece, &piece)
+                             ? piece.status
+                             : error_set(err, ERR_IO, "the model is going away");
     m->a = calloc((size_t)STEP_TOKENS_MAX * (size_t)m->vocab, sizeof *m->a);
     m->b = calloc((size_t)AUDIT_COMPARE_ROWS * (size_t)m->vocab, sizeof *m->b);
     if (status == OK && (m->a == NULL || m->b == NULL))
@@ -51,17 +138,17 @@ void machine_destroy(struct audit_machine *m)
 {
     if (m == NULL)
         return;
-    snapshots_destroy(m->snapshots);
-    sequence_destroy(m->main);
-    sequence_destroy(m->other);
+    /* Also when the laboratory was given up; without a host there is nobody else who calls. */
+    if (!m->lab->run(m->lab->host, destroy_piece, m))
+        destroy_piece(m, NULL);
     free(m->a);
     free(m->b);
     free(m);
 }
 
-struct model *machine_model(struct audit_machine *m)
+const struct model_config *machine_config(const struct audit_machine *m)
 {
-    return m->model;
+    return m->lab->config;
 }
 
 int32_t machine_context(const struct audit_machine *m)
@@ -82,8 +169,7 @@ static void feed(struct audit_machine *m, struct sequence *sequence, const struc
 {
     struct segment segment = {
         .sequence = sequence, .ids = ids, .n = n, .logits_last = last, .leg = leg};
-    sequence_crossover(sequence, profile);
-    model_step(m->model, profile, &segment, 1);
+    step(m, profile, &segment, 1);
 }
 
 /* `decode` as it can read what `prefill` wrote: rows that change both what is stored and what looks
@@ -118,24 +204,6 @@ static void decode(struct audit_machine *m, struct sequence *sequence,
         feed(m, sequence, profile, LEG_DECODE, ids + i, 1, i + 1 == n ? last : NULL);
 }
 
-/* Keeps the prefix of the last multiple of 128 tokens and goes on from its copy in a timeline that
- * holds nothing else.  @return tokens that it has */
-static int32_t store_and_load(struct audit_machine *m, struct sequence *sequence)
-{
-    int32_t blocks = sequence_length(sequence) / SNAPSHOT_TOKENS;
-    int32_t length = blocks * SNAPSHOT_TOKENS;
-    for (int32_t i = 0; i < blocks; i++)
-        snapshot_save_block(m->snapshots, i, sequence, i);
-    if (blocks > 0)
-        snapshot_save_tail(m->snapshots, 0, sequence, length);
-    sequence_reset(sequence);
-    for (int32_t i = 0; i < blocks; i++)
-        snapshot_load_block(m->snapshots, i, sequence, i);
-    if (blocks > 0)
-        snapshot_load_tail(m->snapshots, 0, sequence, length);
-    return length;
-}
-
 /* Brings a prompt into the timeline, in the way of the setting. */
 static void take_prompt(struct audit_machine *m, const struct audit_item *item,
                         const struct audit_setting *setting, float *last)
@@ -144,7 +212,7 @@ static void take_prompt(struct audit_machine *m, const struct audit_item *item,
     int32_t n = (int32_t)item->ids.len, at = 0;
     enum audit_carry carry =
         setting->prefill->values[ROW_PREFIX_REUSE] == PREFIX_REUSE_ON ? setting->carry : CARRY_NONE;
-    sequence_reset(m->main);
+    lab_sequence_reset(m->lab, m->main);
     for (int32_t i = 0; i < item->n_turns && carry != CARRY_NONE; i++) {
         const struct audit_turn *turn = &item->turns[i];
         prefill(m, m->main, setting->prefill, ids + at, turn->begin - at, NULL);
@@ -212,7 +280,7 @@ void machine_answer(struct audit_machine *m, const struct audit_item *item,
                           .margin = NAN};
     tokenizer_encode(m->text.tokenizer, item->value, strlen(item->value), false, &f.wanted);
     take_prompt(m, item, setting, m->a);
-    for (int32_t i = 0; i < AUDIT_ANSWER_TOKENS; i++) {
+    for (int32_t i = 0; i < AUDIT_ANSWER_TOKENS && !m->lab->gone; i++) {
         int32_t id = logits_top(m->a, m->vocab);
         if (id == m->text.tokens->eos)
             break;
@@ -247,8 +315,7 @@ static void feed_all(struct audit_machine *m, struct sequence *sequence,
     const struct profile *profile = leg == LEG_PREFILL ? s->prefill : &reading;
     struct segment segment = {
         .sequence = sequence, .ids = ids, .n = n, .logits_all = rows, .leg = leg};
-    sequence_crossover(sequence, profile);
-    model_step(m->model, profile, &segment, 1);
+    step(m, profile, &segment, 1);
 }
 
 void machine_compare(struct audit_machine *m, const int32_t *ids, int32_t n, int32_t decode_from,
@@ -257,9 +324,9 @@ void machine_compare(struct audit_machine *m, const int32_t *ids, int32_t n, int
 {
     ASSERT(n >= 1 && n <= m->context);
     ASSERT(a->carry == CARRY_NONE && b->carry == CARRY_NONE);
-    sequence_reset(m->main);
-    sequence_reset(m->other);
-    for (int32_t at = 0, take; at < n; at += take) {
+    lab_sequence_reset(m->lab, m->main);
+    lab_sequence_reset(m->lab, m->other);
+    for (int32_t at = 0, take; at < n && !m->lab->gone; at += take) {
         enum leg leg = at < decode_from ? LEG_PREFILL : LEG_DECODE;
         take = leg == LEG_DECODE ? 1 : min(AUDIT_COMPARE_ROWS, min(decode_from, n) - at);
         feed_all(m, m->main, a, ids + at, take, leg, m->a);
@@ -302,7 +369,7 @@ static void feed_rows(struct rows *r, int32_t at, int32_t n, int32_t company)
         {.sequence = m->main, .ids = r->ids + at, .n = n, .logits_all = m->a, .leg = LEG_PREFILL},
         {.sequence = m->other, .ids = others, .n = company, .leg = LEG_PREFILL},
     };
-    model_step(m->model, r->profile, segments, company > 0 ? 2 : 1);
+    step(m, r->profile, segments, company > 0 ? 2 : 1);
     for (int32_t i = 0; i < n; i++)
         r->hashes[at + i] = hash_row(m->a + (int64_t)i * m->vocab, m->vocab);
 }
@@ -313,7 +380,8 @@ static void feed_and_rewind(struct rows *r, int32_t at)
     struct audit_machine *m = r->machine;
     int32_t n = min(min(SLIDING_WINDOW, r->n), m->context - at);
     feed(m, m->main, r->profile, LEG_PREFILL, r->ids, n, NULL);
-    sequence_rewind(m->main, at);
+    struct piece piece = {.sequence = m->main, .length = at};
+    lab_work(m->lab, rewind_piece, &piece);
 }
 
 void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n,
@@ -332,15 +400,14 @@ void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n,
     };
     ASSERT(n >= 1 && n <= m->context);
     struct rows r = {m, profile, ids, n, hashes};
-    sequence_reset(m->main);
-    sequence_reset(m->other);
-    for (int32_t at = 0, i = 0, take; at < n; at += take, i++) {
+    lab_sequence_reset(m->lab, m->main);
+    lab_sequence_reset(m->lab, m->other);
+    for (int32_t at = 0, i = 0, take; at < n && !m->lab->gone; at += take, i++) {
         int32_t size = plans[way].sizes[i % 5];
         take = min(size > 0 ? size : schedule_chunk(profile), n - at);
         if (way == WAY_STORED && at > 0) {
             at = store_and_load(m, m->main);
             take = min(take, n - at);
-            sequence_crossover(m->main, profile);
         }
         if (way == WAY_REWOUND)
             feed_and_rewind(&r, at);

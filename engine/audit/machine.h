@@ -1,13 +1,15 @@
 /*
- * Runs the audit's items on a model of its own timelines: under one profile or two, fresh or with
- * state carried from turn to turn.  Deterministic: no clock, no draw; the same setting gives the
- * same answer.  Knows items and profiles, no statistics.
+ * Runs the audit's items on timelines of its own in a laboratory: under one profile or two, fresh
+ * or with state carried from turn to turn.  Deterministic: no clock, no draw; the same setting
+ * gives the same answer.  Knows items and profiles, no statistics, and not whether the model serves
+ * meanwhile.  Once the laboratory is gone nothing is computed any more, and what comes out means
+ * nothing: whoever asks looks at lab->gone.
  */
 #ifndef V4BOX_ENGINE_AUDIT_MACHINE_H
 #define V4BOX_ENGINE_AUDIT_MACHINE_H
 
 #include "engine/audit/conversation.h"
-#include "engine/model/model.h"
+#include "engine/precision/lab.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,13 +39,13 @@ struct audit_answer {
     double margin;
 };
 
-/** Timelines of `context` tokens and the memory to carry them.  The model stays the caller's, who
- *  must not use it in between.  @own machine_destroy  @err ERR_CAPACITY */
-enum status MUST_CHECK machine_create(struct model *model, const struct audit_text *text,
+/** Timelines of `context` tokens and the memory to carry them.  The laboratory stays the caller's
+ *  and outlives the machine.  @own machine_destroy  @err ERR_CAPACITY; ERR_IO: the model is gone */
+enum status MUST_CHECK machine_create(struct lab *lab, const struct audit_text *text,
                                       int32_t context, struct audit_machine **out,
                                       struct error *err);
 void machine_destroy(struct audit_machine *machine);
-struct model *machine_model(struct audit_machine *machine);
+const struct model_config *machine_config(const struct audit_machine *machine);
 int32_t machine_context(const struct audit_machine *machine);
 
 /** Answers an item greedily and grades it.  @shape the item and AUDIT_ANSWER_TOKENS fit the context

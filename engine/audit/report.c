@@ -15,6 +15,15 @@ const char *audit_verdict_name(enum audit_verdict verdict)
     return VERDICT_NAMES[verdict];
 }
 
+enum audit_verdict audit_verdict_parse(const char *name)
+{
+    for (int i = 0; i < VERDICTS; i++) {
+        if (strcmp(VERDICT_NAMES[i], name) == 0)
+            return (enum audit_verdict)i;
+    }
+    return VERDICT_INVALID;
+}
+
 enum audit_verdict audit_verdict_worst(enum audit_verdict a, enum audit_verdict b)
 {
     static const int severity[VERDICTS] = {

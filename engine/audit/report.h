@@ -23,6 +23,8 @@ enum audit_verdict {
     VERDICTS,
 };
 const char *audit_verdict_name(enum audit_verdict verdict);
+/** A word that is no verdict is INVALID. */
+enum audit_verdict audit_verdict_parse(const char *name);
 /** The verdict of several: the first of FAIL, INVALID, UNDECIDED, MODEL that occurs, else PASS. */
 enum audit_verdict audit_verdict_worst(enum audit_verdict a, enum audit_verdict b);
 

@@ -21,7 +21,7 @@ static bool make_text(const struct audit_run *run, int32_t i, int32_t tokens,
  * row of it does anything. */
 static int32_t text_tokens(const struct audit_run *run)
 {
-    int32_t least = RATIO_CSA * model_config(machine_model(run->machine))->index_topk + 144;
+    int32_t least = RATIO_CSA * machine_config(run->machine)->index_topk + 144;
     return run->budget->text_tokens > least ? run->budget->text_tokens : least;
 }
 

@@ -16,6 +16,8 @@ struct call {
     int n;
     void (*run)(struct call *call, struct model *model);
     struct sequence *sequence; /* made or to be destroyed */
+    engine_work_fn *work;
+    void *user; /* borrows, of `work` */
 };
 
 /* Processor time: what else the machine does counts neither for nor against a profile. */
@@ -79,6 +81,17 @@ void lab_open_model(struct lab *lab, struct model *model)
 void lab_forget(struct lab *lab)
 {
     lab->seen = (struct witness_table){0};
+}
+
+static void work_run(struct call *call, struct model *model)
+{
+    call->work(call->user, model);
+}
+
+bool lab_work(struct lab *lab, engine_work_fn *work, void *user)
+{
+    struct call call = {.lab = lab, .run = work_run, .work = work, .user = user};
+    return call_host(&call);
 }
 
 /* ---- sequences ------------------------------------------------------------------------------ */

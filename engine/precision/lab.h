@@ -34,6 +34,8 @@ void lab_open_engine(struct lab *lab, struct engine *engine);
 void lab_open_model(struct lab *lab, struct model *model);
 /** Forgets what the laboratory has seen. */
 void lab_forget(struct lab *lab);
+/** Any work on the model, as one call of the laboratory.  @return false: the model is gone */
+bool lab_work(struct lab *lab, engine_work_fn *work, void *user);
 
 /** @own lab_sequence_destroy  @return NULL: no memory, or the model is gone */
 struct sequence *lab_sequence_create(struct lab *lab, int32_t tokens_max);

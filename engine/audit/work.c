@@ -1,0 +1,264 @@
+/* Orders as lists of steps, and the report that they fill. */
+#include "engine/audit/work.h"
+
+#include "config/audit_gates.h"
+#include "config/version.h"
+#include "engine/audit/culprit.h"
+#include "engine/audit/evidence.h"
+#include "engine/audit/report_fields.h"
+#include "engine/audit/stats.h"
+#include "engine/audit/tests_common.h"
+#include "engine/base/clock.h"
+#include "engine/model/model.h"
+#include "kernels/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define STEP_PROVE   "prove"
+#define STEP_RANK    "rank"
+#define STEP_ISOLATE "isolate"
+
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+/* Beside the tests themselves: what stands alone, and what is made of several steps. */
+static const char *const WORDS[] = {STEP_PROVE, STEP_RANK, "all", STEP_ISOLATE};
+#define WORDS_N (sizeof WORDS / sizeof *WORDS)
+
+void audit_order_words(struct buf *out)
+{
+    for (size_t i = 0; i < WORDS_N; i++)
+        buf_printf(out, "%s ", WORDS[i]);
+    for (int i = 0; i < AUDIT_TESTS; i++)
+        buf_printf(out, "%s%s", audit_test_name((enum audit_test)i),
+                   i + 1 < AUDIT_TESTS ? " " : "");
+}
+
+static const char *word_find(const char *what)
+{
+    enum audit_test test;
+    for (size_t i = 0; i < WORDS_N; i++) {
+        if (strcmp(WORDS[i], what) == 0)
+            return WORDS[i];
+    }
+    return audit_test_parse(what, &test) ? audit_test_name(test) : NULL;
+}
+
+enum status audit_order_what(struct audit_order *order, const char *what, const char *test,
+                             struct error *err)
+{
+    const char *word = word_find(what);
+    if (word == NULL)
+        return error_set(err, ERR_USAGE, "no audit is named so");
+    bool searches = strcmp(word, STEP_ISOLATE) == 0;
+    enum audit_test searched = TEST_LOGITS;
+    if (searches && (test == NULL || !audit_test_parse(test, &searched) || searched == TEST_FLOOR))
+        return error_set(err, ERR_USAGE, "--test: want prompt, replay, logits, recall or needle");
+    if (!searches && test != NULL)
+        return error_set(err, ERR_USAGE, "--test: belongs to isolate");
+    order->what = word;
+    order->test = searched;
+    return OK;
+}
+
+int audit_order_steps(const struct audit_order *order, const char *steps[AUDIT_STEPS_MAX])
+{
+    int n = 0;
+    enum audit_test test;
+    if (strcmp(order->what, STEP_RANK) == 0 || strcmp(order->what, STEP_ISOLATE) == 0) {
+        steps[n++] = order->what;
+        return n;
+    }
+    steps[n++] = STEP_PROVE; /* no verdict stands without it */
+    for (int i = 0; i < AUDIT_TESTS && strcmp(order->what, "all") == 0; i++)
+        steps[n++] = audit_test_name((enum audit_test)i);
+    if (audit_test_parse(order->what, &test))
+        steps[n++] = audit_test_name(test);
+    return n;
+}
+
+/* ---- the report ------------------------------------------------------------------------------ */
+
+static struct json_object *profile_json(const struct profile *profile)
+{
+    struct json_object *out = json_object_new_object(), *values = json_object_new_object();
+    char hash[PROFILE_HASH_BYTES];
+    profile_hash_text(profile, hash);
+    result_put(out, "name", json_object_new_string(profile->name));
+    result_put(out, "hash", json_object_new_string(hash));
+    for (int row = 0; row < PRECISION_ROWS; row++)
+        result_put(values, PRECISION[row].name,
+                   json_object_new_string(profile_value_name(profile, (enum precision_row)row)));
+    result_put(out, "values", values);
+    return out;
+}
+
+bool audit_report_profile(struct json_object *profile, struct profile *out)
+{
+    struct json_object *values = report_member(profile, "values");
+    const char *name = report_string(profile, "name");
+    char hash[PROFILE_HASH_BYTES];
+    *out = *profile_builtin_at(PROFILE_REFERENCE);
+    if (strlen(name) >= sizeof out->name)
+        return false;
+    for (int row = 0; row < PRECISION_ROWS; row++) {
+        const char *value = report_string(values, PRECISION[row].name);
+        int found = profile_value_parse((enum precision_row)row, value);
+        if (found < 0 || !profile_set(out, (enum precision_row)row, found))
+            return false;
+    }
+    strcpy(out->name, name);
+    profile_hash_text(out, hash);
+    return strcmp(hash, report_string(profile, "hash")) == 0; /* of the table's version, too */
+}
+
+static struct json_object *report_new(const struct audit_work *w, const char *isa)
+{
+    struct json_object *out = json_object_new_object(), *engine = json_object_new_object();
+    result_put(out, "schema", json_object_new_string(REPORT_SCHEMA));
+    result_put(engine, "version", json_object_new_string(V4BOX_VERSION));
+    result_put(engine, "model", json_object_new_string(w->lab->config->name));
+    result_put(engine, "isa", json_object_new_string(isa));
+    result_put(out, "engine", engine);
+    result_put(out, "profile", profile_json(&w->order.profile));
+    result_put(out, "reference", profile_json(&w->order.reference));
+    result_put(out, "seed", json_object_new_int(w->order.seed));
+    result_put(out, "budget", json_object_new_string(w->order.budget->name));
+    result_put(out, "tests", json_object_new_array());
+    return out;
+}
+
+static void ask_isa(void *user, struct model *model)
+{
+    *(const char **)user = model_isa_name(model);
+}
+
+enum status audit_work_open(struct audit_work *w, int32_t context, struct error *err)
+{
+    const char *isa = "";
+    w->verdict = VERDICT_PASS;
+    if (!lab_work(w->lab, ask_isa, &isa))
+        return error_set(err, ERR_IO, "the model is going away");
+    if (w->report == NULL)
+        w->report = report_new(w, isa);
+    struct json_object *tests = report_member(w->report, "tests");
+    for (size_t i = 0; i < report_count(tests); i++) {
+        struct json_object *test = json_object_array_get_idx(tests, i);
+        w->verdict =
+            audit_verdict_worst(w->verdict, audit_verdict_parse(report_string(test, "verdict")));
+    }
+    return machine_create(w->lab, &w->text, context, &w->machine, err);
+}
+
+void audit_work_close(struct audit_work *w)
+{
+    machine_destroy(w->machine);
+    json_object_put(w->report);
+    w->machine = NULL;
+    w->report = NULL;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+bool audit_work_did(const struct audit_work *w, const char *step)
+{
+    struct json_object *tests = report_member(w->report, "tests");
+    for (size_t i = 0; i < report_count(tests); i++) {
+        if (strcmp(report_string(json_object_array_get_idx(tests, i), "name"), step) == 0)
+            return true;
+    }
+    return strcmp(step, STEP_ISOLATE) == 0 && report_member(w->report, "isolation") != NULL;
+}
+
+static bool lab_gone(void *user)
+{
+    const struct lab *lab = user;
+    return lab->gone;
+}
+
+/* On the text of a needle: what the other tests show the model. */
+static enum status rank_step(struct audit_work *w, struct json_object **result,
+                             enum audit_verdict *verdict, struct error *err)
+{
+    const struct needle_plan plan = {.seed = (uint64_t)w->order.seed << 20,
+                                     .length = RANK_PROMPT_MAX,
+                                     .at = RANK_PROMPT_MAX / 2};
+    struct audit_item item;
+    enum status status = conversation_needle(&w->text, &plan, &item, err);
+    if (status != OK)
+        return status;
+    *result = evidence_rank_in(w->lab, &w->order.profile, item.ids.data, (int32_t)item.ids.len,
+                               w->report, verdict);
+    audit_item_free(&item);
+    return OK;
+}
+
+static enum audit_verdict isolation_verdict(enum isolate_outcome outcome)
+{
+    return outcome == ISOLATE_NO_FAULT    ? VERDICT_PASS
+           : outcome == ISOLATE_MODEL     ? VERDICT_MODEL
+           : outcome == ISOLATE_UNDECIDED ? VERDICT_UNDECIDED
+                                          : VERDICT_FAIL;
+}
+
+static void isolate_step(struct audit_work *w, const struct audit_run *run,
+                         enum audit_verdict *verdict)
+{
+    enum isolate_outcome outcome;
+    struct json_object *isolation = culprit_search(run, w->order.test, &outcome);
+    *verdict = isolation_verdict(outcome);
+    if (w->lab->gone)
+        json_object_put(isolation);
+    else
+        result_put(w->report, "isolation", isolation);
+}
+
+enum status audit_work_step(struct audit_work *w, const char *step, enum audit_verdict *verdict,
+                            struct error *err)
+{
+    const struct audit_order *o = &w->order;
+    const struct audit_run run = {
+        .machine = w->machine,
+        .text = &w->text,
+        .profile = &o->profile,
+        .reference = &o->reference,
+        .budget = o->budget,
+        .seed = (uint64_t)o->seed << 20,
+        .repeats = o->percent == 100 ? 1 : stats_repeats(o->percent / 100.0, AUDIT_MISS),
+        .cancelled = lab_gone,
+        .user = w->lab};
+    struct json_object *result = NULL;
+    enum status status = OK;
+    enum audit_test test;
+    double start = (double)clock_ms();
+    *verdict = VERDICT_UNDECIDED;
+    if (audit_test_parse(step, &test)) {
+        result = audit_test(&run, test, verdict);
+    } else if (strcmp(step, STEP_PROVE) == 0) {
+        w->proving.profile = &o->profile;
+        result = evidence_prove_in(w->lab, &w->proving, w->report, verdict);
+    } else if (strcmp(step, STEP_RANK) == 0) {
+        status = rank_step(w, &result, verdict, err);
+    } else {
+        isolate_step(w, &run, verdict);
+    }
+    if (status == OK && w->lab->gone)
+        *verdict = VERDICT_UNDECIDED;
+    else if (status == OK)
+        w->verdict = audit_verdict_worst(w->verdict, *verdict);
+    if (w->lab->gone) {
+        json_object_put(result);
+    } else if (result != NULL) {
+        result_put(result, "seconds", json_object_new_double(((double)clock_ms() - start) / 1000));
+        json_object_array_add(report_member(w->report, "tests"), result);
+    }
+    return status;
+}
+
+void audit_work_judge(struct audit_work *w, bool whole, double spent_s)
+{
+    enum audit_verdict verdict =
+        whole ? w->verdict : audit_verdict_worst(w->verdict, VERDICT_UNDECIDED);
+    result_put(w->report, "spent_s", json_object_new_double(spent_s));
+    result_put(w->report, "verdict", json_object_new_string(audit_verdict_name(verdict)));
+}

@@ -1,0 +1,67 @@
+/*
+ * One audit from its order to its report, in steps that can be run one by one: each leaves a
+ * finished member in the report, so that whoever keeps the report between two steps can go on after
+ * an interruption.  Runs in a laboratory, on a model of its own or on one that serves.
+ * Knows no files, no clock that decides anything, and no terminal.
+ */
+#ifndef V4BOX_ENGINE_AUDIT_WORK_H
+#define V4BOX_ENGINE_AUDIT_WORK_H
+
+#include "engine/audit/report.h"
+#include "engine/audit/tests.h"
+#include "engine/precision/proof.h"
+
+/* What is asked for; everything that the outcome depends on. */
+struct audit_order {
+    const char *what;     /* a word of audit_order_words(); borrows a constant */
+    enum audit_test test; /* that is searched, of "isolate" */
+    const struct audit_budget *budget;
+    struct profile profile, reference;
+    int32_t seed;
+    int32_t percent; /* of the runs in which a flaky fault shows */
+};
+
+/** Takes the word of an order, and for "isolate" its test (else NULL).
+ *  @err ERR_USAGE naming what was wrong */
+enum status MUST_CHECK audit_order_what(struct audit_order *order, const char *what,
+                                        const char *test, struct error *err);
+/** The words that an order can be, ' ' between them. */
+void audit_order_words(struct buf *out);
+
+/* prove, all tests, and rank or isolation */
+#define AUDIT_STEPS_MAX (AUDIT_TESTS + 2)
+/** Names of the steps, in their order.  @return how many */
+int audit_order_steps(const struct audit_order *order, const char *steps[AUDIT_STEPS_MAX]);
+
+struct audit_work {
+    struct audit_order order;
+    struct lab *lab;               /* borrows */
+    struct audit_text text;        /* borrows */
+    struct proof_options proving;  /* what renders and serves for the proof, or NULLs */
+    struct audit_machine *machine; /* owns */
+    struct json_object *report;    /* owns */
+    enum audit_verdict verdict;    /* of the steps so far */
+};
+
+/** Begins an audit; `lab`, `text`, `order` and `proving` are set.  A report that is there already
+ * is one of the same order that goes on.
+ *  @own audit_work_close  @err ERR_CAPACITY, ERR_IO as machine_create */
+enum status MUST_CHECK audit_work_open(struct audit_work *work, int32_t context, struct error *err);
+/** Accepts one that is half open. */
+void audit_work_close(struct audit_work *work);
+
+/** Whether the report holds this step's outcome. */
+bool audit_work_did(const struct audit_work *work, const char *step);
+/** Runs one step.  Nothing is added when the laboratory went away meanwhile: its outcome would mean
+ * nothing.  @return the verdict of this step; UNDECIDED when it was cut
+ *  @err ERR_INPUT: this model's tokenizer has no such text */
+enum status MUST_CHECK audit_work_step(struct audit_work *work, const char *step,
+                                       enum audit_verdict *verdict, struct error *err);
+/** Sets the report's verdict and the time that was spent.  `whole`: all steps were run, else the
+ * verdict is UNDECIDED at best. */
+void audit_work_judge(struct audit_work *work, bool whole, double spent_s);
+
+/** The audited profile of a report.  @return false: this engine has no such rows or values */
+bool audit_report_profile(struct json_object *profile, struct profile *out);
+
+#endif
