@@ -156,6 +156,9 @@ build/host/synth: build/host/obj/tools/synth.o $(HOST_LIB) ; $(LINK_HOST)
 build/host/mask-driver: build/host/obj/tests/mask/driver.o $(HOST_LIB) ; $(LINK_HOST)
 test: build/host/mask-driver
 build/host/schedules: build/host/obj/tests/serve/schedules.o $(HOST_LIB) ; $(LINK_HOST)
+build/host/trace: build/host/obj/tests/serve/trace.o $(HOST_LIB)
+	$(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -lcmocka -o $@
+test: build/host/trace
 
 build/host/unit/test_init_%: build/host/obj/tests/unit/test_init_%.o $(HOST_BOX)
 	@mkdir -p $(@D)

@@ -110,7 +110,7 @@ enum status MUST_CHECK engine_create(struct model *take_model, const struct engi
 /** Cancels what runs, delivers the last events, joins the thread.  Accepts NULL. */
 void engine_destroy(struct engine *engine);
 
-/** @err ERR_CAPACITY: the queue is full; ERR_INPUT: prompt and answer do not fit the context, an id
+/** @err ERR_CAPACITY: the queue is full, or the engine goes down; ERR_INPUT: prompt and answer do not fit the context, an id
  * is outside the vocabulary, more than STOP_IDS_MAX stop ids, or sampling, top_logprobs or priority
  * is out of range.
  *  @return the request's number in *out (never reused) */

@@ -122,12 +122,63 @@ static void test_retry_after(void **state)
     engine_end(engine);
 }
 
+/* Lets the held step go once the engine goes down: a full one says why it refuses. */
+static void *release_when_down(void *engine)
+{
+    struct engine_request r = request(prompt(6, 30), 30, 1);
+    struct error err = {0};
+    do {
+        nap(1);
+        ASSERT(refused(engine, &r, &err) == ERR_CAPACITY);
+    } while (strstr(err.text, "goes down") == NULL);
+    toy_release();
+    return NULL;
+}
+
+/* Asks again as soon as it is told that it is over. */
+static void ask_again(void *user, const struct engine_event *event)
+{
+    struct client *c = user;
+    struct error err;
+    if (event->kind != EVENT_END)
+        return;
+    c->ends++;
+    struct engine_request r = request(prompt(6, 30), 30, 500);
+    c->n_prefill = engine_submit(c->engine, &r, ask_again, c, &c->number, &err);
+}
+
+/* Who comes while the engine goes down is refused, not taken and forgotten. */
+static void test_goes_down(void **state)
+{
+    (void)state;
+    struct engine *engine = engine_start(1, 2);
+    toy_hold();
+    struct engine_request r = request(prompt(6, 30), 30, 500);
+    struct client *clients[3];
+    for (int i = 0; i < 3; i++) {
+        struct error err;
+        clients[i] = client_create(engine);
+        assert_int_equal(
+            engine_submit(engine, &r, ask_again, clients[i], &clients[i]->number, &err), OK);
+    }
+    toy_wait_held();
+    pthread_t releaser;
+    ASSERT(pthread_create(&releaser, NULL, release_when_down, engine) == 0);
+    engine_end(engine);
+    ASSERT(pthread_join(releaser, NULL) == 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(clients[i]->ends, 1);
+        assert_int_equal(clients[i]->n_prefill, ERR_CAPACITY);
+        client_destroy(clients[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_priority),         cmocka_unit_test(test_patience),
         cmocka_unit_test(test_priority_refused), cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_retry_after),
+        cmocka_unit_test(test_retry_after),      cmocka_unit_test(test_goes_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
