@@ -9,6 +9,8 @@
 #define BOX_RUN         "/run/v4box"
 #define BOX_INIT_SOCK   "/run/v4box/init.sock"
 #define BOX_ENGINE_SOCK "/run/v4box/engine.sock"
+#define BOX_METRICS     "unix:/run/v4box/metrics.sock"
+#define BOX_METRICS_NET "0.0.0.0:9464" /* where exporters of OpenTelemetry are scraped */
 #define BOX_MODELS      "/models"
 #define BOX_MODEL       "/models/demo"
 #define BOX_MODULES     "/etc/modules.list" /* a path a line, dependencies first; from the build */

@@ -141,6 +141,8 @@ static bool step_settings(struct box *box)
 {
     bool good = netplan_open(&box->net, BOX_SETTINGS);
     const char *name = box->net.now.value[SETTING_HOSTNAME];
+    if (strcmp(box->net.now.value[SETTING_METRICS], "open") == 0)
+        box->options.value[OPTION_METRICS] = BOX_METRICS_NET;
     return sethostname(name, strlen(name)) == 0 && good;
 }
 

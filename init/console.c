@@ -41,6 +41,7 @@ static const struct command {
      "list | show | diff | set | confirm | rollback | verify | rank | history | copy | row | "
      "delete",
      "which shortcuts in arithmetic are live, and changing that"},
+    {"metrics", TARGET_ENGINE, false, "", "counts as Prometheus reads them"},
     {"ssh-keys", TARGET_INIT, false, "list | add KEY NAME | delete NAME",
      "who may log in over SSH"},
     {"net", TARGET_INIT, false, "dhcp | static ADDRESS/LEN [ROUTER] | confirm",

@@ -25,6 +25,11 @@ static bool is_mode(const char *value)
     return strcmp(value, "dhcp") == 0 || strcmp(value, "static") == 0;
 }
 
+static bool is_door(const char *value)
+{
+    return strcmp(value, "closed") == 0 || strcmp(value, "open") == 0;
+}
+
 static bool is_address(const char *value)
 {
     struct lease lease;
@@ -43,6 +48,7 @@ static const struct {
 } ROWS[SETTING_COUNT] = {
 #define GOOD_NAME                            is_name
 #define GOOD_MODE                            is_mode
+#define GOOD_DOOR                            is_door
 #define GOOD_ADDRESS                         is_address
 #define GOOD_ROUTER                          is_router
 #define SETTING(id, name, kind, value, help) [SETTING_##id] = {name, value, help, GOOD_##kind},

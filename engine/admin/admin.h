@@ -11,6 +11,7 @@
 
 #include "engine/api/keys.h"
 #include "engine/api/turns.h"
+#include "engine/base/buf.h"
 #include "engine/base/status.h"
 #include "engine/engine.h"
 #include "engine/precision/control.h"
@@ -24,6 +25,9 @@ struct admin_scope {
     struct turns *turns;
     struct store *profiles;
     struct control *control;
+    /* Appends the page that scrapers read; called with `metrics_user`. */
+    void (*metrics)(void *user, struct buf *out);
+    void *metrics_user;
     const char *model;     /* the id the API shows */
     const char *isa;       /* model_isa_name() */
     const char *listening; /* ADDR:PORT or unix:PATH */

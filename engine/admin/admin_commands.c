@@ -261,6 +261,16 @@ static bool run_prefixes_save(struct call *call)
     return false;
 }
 
+/* ---- metrics -------------------------------------------------------------------------------- */
+
+/* The page is the text: a scraper that comes over SSH takes it as it is. */
+static bool run_metrics(struct call *call)
+{
+    call->scope->metrics(call->scope->metrics_user, &call->text);
+    buf_puts(&call->data, "{}");
+    return true;
+}
+
 /* ---- the table ------------------------------------------------------------------------------ */
 
 /* A row matches by command and first argument (NULL: none is looked at). */
@@ -280,6 +290,7 @@ static const struct {
     {"prefixes", "status", "prefixes status", 1, run_prefixes_status},
     {"prefixes", "save", "prefixes save", 1, run_prefixes_save},
     {"profile", NULL, "profile VERB ..", -1, run_profile},
+    {"metrics", NULL, "metrics", 0, run_metrics},
 };
 
 #define N_COMMANDS (sizeof COMMANDS / sizeof COMMANDS[0])

@@ -194,8 +194,8 @@ static void message_delta(struct reply *r)
 }
 
 /* Before the first block nobody knows of which kind it will be, and one that stays empty would come
- * back in the history.  A delta of the message may come at any time; Claude Code adds the whole prompt
- * to what a session costs at each one, so that they are rare. */
+ * back in the history.  A delta of the message may come at any time; Claude Code adds the whole
+ * prompt to what a session costs at each one, so that they are rare. */
 static void heartbeat_without_block(struct reply *r)
 {
     r->silent_ms += r->api->heartbeat_ms;

@@ -64,6 +64,9 @@ const struct route *api_routes(int *n_routes);
 /** The routes of the listener for metrics; they need no key. */
 const struct route *api_metrics_routes(int *n_routes);
 
+/** Appends the page of /metrics.  `user` is the struct api. */
+void api_metrics_dump(void *user, struct buf *out);
+
 extern const struct dialect ANTHROPIC_DIALECT; /* anthropic.c */
 extern const struct dialect RESPONSES_DIALECT; /* responses.c */
 

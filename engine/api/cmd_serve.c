@@ -274,6 +274,8 @@ static enum status open_box(struct box *box, const struct flags *flags, struct e
     box->scope.turns = box->turns;
     box->scope.profiles = box->profiles;
     box->scope.control = box->control;
+    box->scope.metrics = api_metrics_dump;
+    box->scope.metrics_user = &box->api;
     box->scope.model = box->api.model;
     box->scope.listening = box->listener.text;
     return admin_start(flags->admin, &box->scope, &box->admin, err);

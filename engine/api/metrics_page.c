@@ -1,20 +1,21 @@
-/* GET /metrics: puts together what engine, memory and answers count. */
+/* The page of /metrics: puts together what engine, memory and answers count. */
 #include "engine/api/api.h"
 
 #include <stdlib.h>
 
-enum MHD_Result api_metrics(struct exchange *x)
+void api_metrics_dump(void *user, struct buf *out)
 {
-    const struct api *api = x->user;
+    const struct api *api = user;
     struct engine_stats engine;
     struct turns_stats turns;
-    struct buf body = {0};
+    struct profile profile;
     char hash[PROFILE_HASH_BYTES];
-    profile_hash_text(&x->profile, hash);
+    engine_profile_get(api->engine, &profile);
+    profile_hash_text(&profile, hash);
     engine_stats_get(api->engine, &engine);
     turns_stats_get(api->turns, &turns);
     struct metrics_sample sample = {.model = api->model,
-                                    .profile = x->profile.name,
+                                    .profile = profile.name,
                                     .profile_hash = hash,
                                     .running = (uint64_t)engine.running,
                                     .waiting = (uint64_t)engine.waiting,
@@ -30,6 +31,12 @@ enum MHD_Result api_metrics(struct exchange *x)
                                     .drafts_right = engine.drafts_right,
                                     .turns_kept = (uint64_t)turns.kept,
                                     .turns_bytes = (uint64_t)turns.bytes};
-    metrics_dump(api->metrics, &sample, &body);
+    metrics_dump(api->metrics, &sample, out);
+}
+
+enum MHD_Result api_metrics(struct exchange *x)
+{
+    struct buf body = {0};
+    api_metrics_dump(x->user, &body);
     return http_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
 }

@@ -214,6 +214,16 @@ def keys_open_and_close_the_api(box):
     equal(box.ssh("keys delete " + secret.group(1))[0], 1, "keys delete again")
 
 
+def metrics_are_for_operators(box):
+    """The page comes over SSH; nothing listens for scrapers that come over the network."""
+    code, out, _ = box.ssh("metrics")
+    equal(code, 0, "exit code of metrics")
+    answers = re.findall(r"^vllm:request_success_total\{.*\} (\d+)$", out, re.M)
+    require(sum(map(int, answers)) > 0, "after a chat metrics says %r" % out[:2000])
+    require("metrics on unix:/run/v4box/metrics.sock" in box.ssh("log 2000")[1], "another listener")
+    equal(box.http("/metrics")[0], 404, "/metrics of the chat API")
+
+
 def the_log_has_no_content(box):
     """After conversations: neither a planted word nor a key stands in the log."""
     out = box.ssh("log 2000")[1]
@@ -281,6 +291,7 @@ def normal():
             ("chat: a streamed answer", first_token),
             ("chat: the real client's tests ran", real_client),
             ("services: nothing restarted, memory bounded", chats_left_it_healthy),
+            ("metrics: over SSH alone", metrics_are_for_operators),
             ("log: no content, no keys", the_log_has_no_content),
             ("serial: poweroff asks first", serial_asks_before_the_end),
             ("serial: poweroff ends the machine", poweroff_ends_it),

@@ -173,6 +173,7 @@ def sets_things(box):
                          ("net confirm", "nothing is being tried"), ("net dhcp --try 0", "--try takes"),
                          ("net fixed", "net static ADDRESS"), ("settings hostname -x", "not one that"),
                          ("settings net.mode static", "by the command net"), ("settings x y", "no setting"),
+                         ("settings metrics 9464", "not one that"), ("settings metrics open", "set"),
                          ("settings hostname kept", "set"), ("net static 10.0.2.15/24 10.0.2.2", "done")]:
         out = box.serial.command(line)
         require(answer in out, "%s says %r" % (line, out))
@@ -216,6 +217,7 @@ def keeps(box):
 def comes_back(box):
     """A change that locks everybody out goes back by itself."""
     require(re.search(r"hostname +kept", box.serial.command("settings")), "the host name is gone")
+    require("metrics on 0.0.0.0:9464" in box.serial.command("log 2000"), "the metrics are not open")
     out = box.serial.command("net")
     require(re.search(r"net.mode +static", out), "net says %r" % out)
     require("network" not in box.serial.command("status"), "DHCP runs")

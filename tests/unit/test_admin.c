@@ -100,9 +100,19 @@ bool engine_between_steps(struct engine *engine, engine_work_fn *work, void *use
     return false;
 }
 
+static void metrics_page(void *user, struct buf *out)
+{
+    buf_printf(out, "# HELP a \"b\" \\ c\n# TYPE a gauge\na{b=\"c\"} %d\n", *(const int *)user);
+}
+
+static int metrics_value = 7;
 static char folder[] = "/tmp/v4box-admin-XXXXXX";
 static char socket_path[64], keys_path[64];
-static struct admin_scope scope = {.model = "de\"mo", .isa = "avx2", .listening = "127.0.0.1:8080"};
+static struct admin_scope scope = {.model = "de\"mo",
+                                   .isa = "avx2",
+                                   .listening = "127.0.0.1:8080",
+                                   .metrics = metrics_page,
+                                   .metrics_user = &metrics_value};
 
 static int setup(void **state)
 {
@@ -285,6 +295,21 @@ static void test_keys(void **state)
     assert_string_equal(text_of(answer), "no key has this id");
     json_object_put(answer);
     json_object_put(created);
+}
+
+static void test_metrics(void **state)
+{
+    (void)state;
+    static const char LINE[] = "{\"command\":\"metrics\"}";
+    static const char MORE[] = "{\"command\":\"metrics\",\"args\":[\"all\"]}";
+    struct json_object *answer = ask(LINE, strlen(LINE));
+    assert_true(is_ok(answer));
+    assert_string_equal(text_of(answer), "# HELP a \"b\" \\ c\n# TYPE a gauge\na{b=\"c\"} 7\n");
+    json_object_put(answer);
+    answer = ask(MORE, strlen(MORE));
+    assert_false(is_ok(answer));
+    assert_string_equal(text_of(answer), "usage: metrics");
+    json_object_put(answer);
 }
 
 static void test_prefixes(void **state)
@@ -650,12 +675,19 @@ static void test_profile_switches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_profiles),      cmocka_unit_test(test_profile_switches),
-        cmocka_unit_test(test_status),        cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_prefixes),      cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_hostile_bytes), cmocka_unit_test(test_server),
-        cmocka_unit_test(test_server_bounds), cmocka_unit_test(test_server_silent_clients),
-        cmocka_unit_test(test_server_place),  cmocka_unit_test(test_server_other_user),
+        cmocka_unit_test(test_profiles),
+        cmocka_unit_test(test_profile_switches),
+        cmocka_unit_test(test_status),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_hostile_bytes),
+        cmocka_unit_test(test_server),
+        cmocka_unit_test(test_server_bounds),
+        cmocka_unit_test(test_server_silent_clients),
+        cmocka_unit_test(test_server_place),
+        cmocka_unit_test(test_server_other_user),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

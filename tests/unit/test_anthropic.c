@@ -295,7 +295,8 @@ static struct buf told_slowly(struct reply *r, const char *thinking, const char 
             size_t before = r->out.len;
             ANTHROPIC_SURFACE.heartbeat(r);
             /* each in a block, and of the others every second one, is an event that is no ping */
-            bool ping = memmem(r->out.data + before, r->out.len - before, "event: ping", 11) != NULL;
+            bool ping =
+                memmem(r->out.data + before, r->out.len - before, "event: ping", 11) != NULL;
             assert_int_equal(ping, r->block == NULL && beat % 2 == 0);
         }
         if (step == 0)
@@ -321,7 +322,8 @@ static struct buf told_slowly(struct reply *r, const char *thinking, const char 
     return kinds;
 }
 
-/* Signs of life anywhere: no block that a whole answer has not, and those that there are stay whole.
+/* Signs of life anywhere: no block that a whole answer has not, and those that there are stay
+ * whole.
  */
 static void silence(void **state)
 {

@@ -57,6 +57,8 @@ static void options_from_the_list_only(void **state)
     struct options o;
     options_init(&o);
     assert_null(options_value(&o, "shell"));
+    /* Nobody but a starter who says so opens a door to the network. */
+    assert_string_equal(options_value(&o, "metrics"), BOX_METRICS);
 }
 
 static void leases_are_addresses(void **state)

@@ -73,6 +73,10 @@ static void values_are_of_their_kind(void **state)
         {"net.router", "10.0.2.2/24", false},
         {"net.router", "255.255.255.255", false},
         {"net.router", "10.0.2.2 10.0.2.3", false},
+        {"metrics", "open", true},
+        {"metrics", "closed", true},
+        {"metrics", "", false},
+        {"metrics", "0.0.0.0:9464", false},
         {"nothing", "1", false},
         {"", "", false},
     };
