@@ -44,18 +44,19 @@ static enum MHD_Result on_header(void *user, enum MHD_ValueKind kind, const char
  * two servers (request smuggling). */
 static bool read_framing(struct head *h)
 {
-    h->body_bytes = 0;
+    h->body_bytes = NUMBER_NONE;
     if (h->n_lengths + h->n_encodings > 1 || h->n_headers > HTTP_HEADERS_MAX)
         return false;
-    if (h->n_encodings == 1) {
-        h->body_bytes = NUMBER_NONE;
+    if (h->n_encodings == 1)
         return strcasecmp(h->transfer, "chunked") == 0;
-    }
-    if (h->n_lengths == 0)
+    if (h->n_lengths == 0) {
+        h->body_bytes = 0;
         return true;
+    }
     size_t n = strlen(h->length);
     if (n == 0 || n > 18 || strspn(h->length, "0123456789") != n) /* 18 digits fit an int64 */
         return false;
+    h->body_bytes = 0;
     for (size_t i = 0; i < n; i++)
         h->body_bytes = h->body_bytes * 10 + (h->length[i] - '0');
     return true;

@@ -239,6 +239,9 @@ static const struct {
      "400", ""},
     {"POST /v1/chat/completions HTTP/1.1\r\n" HOST "%s" JSON "Content-Length: 40000000\r\n\r\n",
      "413", "request_too_large"},
+    {"POST /v1/chat/completions HTTP/1.1\r\n" HOST "%s" JSON
+     "Content-Length: 9223372036854775808\r\n\r\n",
+     "400", "invalid_request"},
     {"POST /v1/chat/completions HTTP/1.1\r\n" HOST JSON "Content-Length: 5\r\n\r\n", "401",
      "invalid_api_key"},
     {"POST /v1/chat/completions HTTP/1.1\r\n" HOST "%sContent-Length: 2\r\n\r\n{}", "415",
