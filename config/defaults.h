@@ -49,6 +49,14 @@
     {"enabled", true},   \
     {"adaptive", true},  \
     {"disabled", false}
+
+/*
+ * Names that harnesses have built in for the hosted API, taken for the model that serves, and
+ * thinking where the request says nothing about it.  Answers carry the model's own name.
+ */
+#define MODEL_ALIAS_ROWS       \
+    {"deepseek-chat", false},  \
+    {"deepseek-reasoner", true}
 /* clang-format on */
 
 #endif

@@ -425,13 +425,25 @@ int32_t request_count_unknown(struct json_object *body, bool (*known)(const char
     return n;
 }
 
-static bool check_model(struct json_object *root, const char *served, struct api_error *err)
+/* The model that serves, or an alias of it, which may say whether it thinks. */
+static bool take_model(const char *served, struct request *out, struct api_error *err)
 {
-    struct json_object *model = json_member(root, "model", NULL);
+    static const struct {
+        const char *name;
+        bool thinking;
+    } ALIASES[] = {MODEL_ALIAS_ROWS};
+    struct json_object *model = json_member(out->root, "model", NULL);
     if (model == NULL)
         return api_fail(err, API_MISSING, "model");
     if (!json_object_is_type(model, json_type_string))
         return api_fail(err, API_TYPE, "model");
+    for (size_t i = 0; i < sizeof ALIASES / sizeof ALIASES[0]; i++) {
+        if (json_text_is(model, ALIASES[i].name)) {
+            out->thinking = ALIASES[i].thinking;
+            out->thinking_said = true;
+            return true;
+        }
+    }
     return json_text_is(model, served) || api_fail(err, API_MODEL, "model");
 }
 
@@ -458,7 +470,7 @@ bool request_read(struct json_object *take_root, const struct request_defaults *
         .effort = defaults->effort,
         .sampling = {.temperature = TEMPERATURE_DEFAULT, .top_p = TOP_P_DEFAULT},
     };
-    if (!check_model(out->root, defaults->model, err))
+    if (!take_model(defaults->model, out, err))
         return false;
     for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
         struct json_object *value = json_member(out->root, FIELDS[i].name, NULL);

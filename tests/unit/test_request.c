@@ -357,6 +357,39 @@ static void thinking_rules(void **state)
     }
 }
 
+/* Names of the hosted API, and nothing like them. */
+static void aliases(void **state)
+{
+    static const struct {
+        const char *model, *more;
+        bool good, thinking;
+    } ROWS[] = {
+        {"deepseek-v4-demo", "", true, false},
+        {"deepseek-chat", "", true, false},
+        {"deepseek-reasoner", "", true, true},
+        {"deepseek-chat", ",\"thinking\":{\"type\":\"enabled\"}", true, true},
+        {"deepseek-reasoner", ",\"reasoning_effort\":\"none\"", true, false},
+        {"deepseek-chat\\u0000", "", false, false},
+        {"Deepseek-chat", "", false, false},
+        {"deepseek", "", false, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        struct buf text = {0};
+        struct request r;
+        struct api_error err;
+        buf_printf(&text, "{\"messages\":[" USER "],\"model\":\"%s\"%s}", ROWS[i].model,
+                   ROWS[i].more);
+        assert_int_equal(parse(buf_cstr(&text), &r, &err), ROWS[i].good);
+        if (ROWS[i].good)
+            assert_int_equal(r.thinking, ROWS[i].thinking);
+        else
+            assert_int_equal(err.code, API_MODEL);
+        request_clear(&r);
+        buf_free(&text);
+    }
+}
+
 static void tools_and_choice(void **state)
 {
     static const struct {
@@ -551,6 +584,7 @@ int main(void)
         cmocka_unit_test(defaults_and_values),
         cmocka_unit_test(thinking_rules),
         cmocka_unit_test(defaults_of_profiles),
+        cmocka_unit_test(aliases),
         cmocka_unit_test(tools_and_choice),
         cmocka_unit_test(too_many_tools),
         cmocka_unit_test(messages_are_rebuilt),
