@@ -1,9 +1,10 @@
 /*
  * What streaming costs:  bench_api MODEL THREADS
  * The same answers are taken from the serving core itself and through the HTTP server, by 1, 16 and
- * 128 clients at once, in turns in this process; the clients' own work counts as the server's.
- * Other programs share the machine, so the best of some rounds counts, and ratios say more than
- * speeds.  One JSON object a line.
+ * 128 clients at once, in this process.  Other programs share the machine: both ways take turns in
+ * pairs of a second or less, each pair gives a ratio, and of the ratios the median counts, with its
+ * quartiles beside it.  Time of the processor is that of all threads but the clients'; what it says
+ * does not depend on who else is waiting for it.  One JSON object a line.
  */
 #include "engine/api/api.h"
 #include "engine/api/profiles.h"
@@ -16,24 +17,27 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #define CONTEXT     1024
-#define ROUNDS      3
 #define STREAMS_MAX 128
+#define PAIRS_MAX   21
 #define QUESTION    "Tell me about jazz music."
 #define HEAD_BYTES  8192 /* the head of an answer and its first event */
 
 static const struct {
     int streams;
     int32_t tokens; /* of each answer */
-} RUNS[] = {{1, 256}, {16, 64}, {STREAMS_MAX, 32}};
+    int pairs;      /* odd, so that there is one in the middle */
+} RUNS[] = {{1, 256, 21}, {16, 64, 15}, {STREAMS_MAX, 32, 7}};
 #define N_RUNS (sizeof RUNS / sizeof RUNS[0])
 
 struct bench {
@@ -51,10 +55,10 @@ struct bench {
     struct ids prompt; /* of QUESTION */
 };
 
-/* One way to take the answers, at its best. */
+/* One way to take the answers, once. */
 struct timing {
-    double wall_s, cpu_s;
-    double first_byte_s, first_token_s; /* mean over the clients, of the round with the best wall */
+    double wall_s, user_s, cpu_s;       /* user_s, cpu_s: of all threads but this one */
+    double first_byte_s, first_token_s; /* mean over the clients */
 };
 
 static double clock_s(clockid_t which)
@@ -64,12 +68,27 @@ static double clock_s(clockid_t which)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void timing_best(struct timing *best, struct timing round)
+static double seconds(struct timeval t)
 {
-    double cpu_s = round.cpu_s < best->cpu_s ? round.cpu_s : best->cpu_s;
-    if (round.wall_s < best->wall_s)
-        *best = round;
-    best->cpu_s = cpu_s;
+    return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
+}
+
+/* What has been used so far; the clients live in the thread that calls. */
+static struct timing timing_now(void)
+{
+    struct rusage all, own;
+    ASSERT(getrusage(RUSAGE_SELF, &all) == 0 && getrusage(RUSAGE_THREAD, &own) == 0);
+    double user_s = seconds(all.ru_utime) - seconds(own.ru_utime);
+    double system_s = seconds(all.ru_stime) - seconds(own.ru_stime);
+    return (struct timing){clock_s(CLOCK_MONOTONIC), user_s, user_s + system_s, 0, 0};
+}
+
+static void timing_end(struct timing *t)
+{
+    struct timing now = timing_now();
+    t->wall_s = now.wall_s - t->wall_s;
+    t->user_s = now.user_s - t->user_s;
+    t->cpu_s = now.cpu_s - t->cpu_s;
 }
 
 /* ---- answers of equal length ----------------------------------------------------------------- */
@@ -123,7 +142,7 @@ static struct timing run_core(struct bench *b, int streams, int32_t tokens)
 {
     static struct core core;
     core = (struct core){.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
-    struct timing t = {clock_s(CLOCK_MONOTONIC), clock_s(CLOCK_PROCESS_CPUTIME_ID), 0, 0};
+    struct timing t = timing_now();
     struct engine_request r = {.ids = b->prompt.data,
                                .n_ids = (int32_t)b->prompt.len,
                                .tokens_max = tokens,
@@ -144,8 +163,7 @@ static struct timing run_core(struct bench *b, int streams, int32_t tokens)
         t.first_token_s += (core.clients[i].first_s - core.clients[i].begin_s) / streams;
     }
     t.first_byte_s = t.first_token_s;
-    t.wall_s = clock_s(CLOCK_MONOTONIC) - t.wall_s;
-    t.cpu_s = clock_s(CLOCK_PROCESS_CPUTIME_ID) - t.cpu_s;
+    timing_end(&t);
     return t;
 }
 
@@ -210,7 +228,7 @@ static struct timing run_http(struct bench *b, int streams, int32_t tokens)
 {
     static struct http_client clients[STREAMS_MAX];
     struct pollfd polled[STREAMS_MAX];
-    struct timing t = {clock_s(CLOCK_MONOTONIC), clock_s(CLOCK_PROCESS_CPUTIME_ID), 0, 0};
+    struct timing t = timing_now();
     int left = streams;
     for (int i = 0; i < streams; i++) {
         http_ask(b, &clients[i], tokens);
@@ -231,8 +249,7 @@ static struct timing run_http(struct bench *b, int streams, int32_t tokens)
         t.first_byte_s += (c->byte_s - c->begin_s) / streams;
         t.first_token_s += (c->token_s - c->begin_s) / streams;
     }
-    t.wall_s = clock_s(CLOCK_MONOTONIC) - t.wall_s;
-    t.cpu_s = clock_s(CLOCK_PROCESS_CPUTIME_ID) - t.cpu_s;
+    timing_end(&t);
     return t;
 }
 
@@ -299,17 +316,90 @@ static void make_prompt(struct bench *b)
     json_object_put(request.messages);
 }
 
-static void report(int streams, int32_t tokens, struct timing core, struct timing http)
+/* ---- what came out --------------------------------------------------------------------------- */
+
+struct pair {
+    struct timing core, http;
+};
+
+/* What is told of each pair. */
+enum figure {
+    CORE_SPEED, /* tokens a second */
+    API_SPEED,
+    SPEED_RATIO,
+    USER_RATIO,
+    CPU_RATIO,
+    API_US, /* of the processor, a token */
+    FIRST_BYTE_MS,
+    FIRST_TOKEN_MS,
+    CORE_FIRST_TOKEN_MS,
+    FIGURES
+};
+
+static const struct {
+    const char *name;
+    bool quartiles;
+} NAMES[FIGURES] = {
+    [CORE_SPEED] = {"core_tokens_per_s", false},
+    [API_SPEED] = {"api_tokens_per_s", false},
+    [SPEED_RATIO] = {"speed_ratio", true},
+    [USER_RATIO] = {"user_ratio", true},
+    [CPU_RATIO] = {"cpu_ratio", true},
+    [API_US] = {"api_cpu_us_per_token", true},
+    [FIRST_BYTE_MS] = {"first_byte_ms", false},
+    [FIRST_TOKEN_MS] = {"first_token_ms", false},
+    [CORE_FIRST_TOKEN_MS] = {"core_first_token_ms", false},
+};
+
+static void figures_of(const struct pair *pair, double tokens, double out[FIGURES])
 {
-    double all = (double)streams * tokens;
-    printf("{\"streams\": %d, \"tokens\": %d, \"core_tokens_per_s\": %.0f, "
-           "\"api_tokens_per_s\": %.0f, \"speed_ratio\": %.3f, \"cpu_ratio\": %.3f, "
-           "\"api_us_per_token\": %.1f, \"first_byte_ms\": %.2f, \"first_token_ms\": %.1f, "
-           "\"core_first_token_ms\": %.1f}\n",
-           streams, (int)tokens, all / core.wall_s, all / http.wall_s, core.wall_s / http.wall_s,
-           http.cpu_s / core.cpu_s, (http.cpu_s - core.cpu_s) / all * 1e6, http.first_byte_s * 1e3,
-           http.first_token_s * 1e3, core.first_token_s * 1e3);
+    const struct timing *core = &pair->core, *http = &pair->http;
+    out[CORE_SPEED] = tokens / core->wall_s;
+    out[API_SPEED] = tokens / http->wall_s;
+    out[SPEED_RATIO] = core->wall_s / http->wall_s;
+    out[USER_RATIO] = core->user_s / http->user_s;
+    out[CPU_RATIO] = core->cpu_s / http->cpu_s;
+    out[API_US] = (http->cpu_s - core->cpu_s) / tokens * 1e6;
+    out[FIRST_BYTE_MS] = http->first_byte_s * 1e3;
+    out[FIRST_TOKEN_MS] = http->first_token_s * 1e3;
+    out[CORE_FIRST_TOKEN_MS] = core->first_token_s * 1e3;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(int streams, int32_t tokens, const struct pair *pairs, int n)
+{
+    double figures[PAIRS_MAX][FIGURES], sorted[PAIRS_MAX];
+    for (int i = 0; i < n; i++)
+        figures_of(&pairs[i], (double)streams * tokens, figures[i]);
+    printf("{\"streams\": %d, \"tokens\": %d, \"pairs\": %d", streams, (int)tokens, n);
+    for (int f = 0; f < FIGURES; f++) {
+        for (int i = 0; i < n; i++)
+            sorted[i] = figures[i][f];
+        qsort(sorted, (size_t)n, sizeof *sorted, compare);
+        printf(", \"%s\": %.4g", NAMES[f].name, sorted[n / 2]);
+        if (NAMES[f].quartiles)
+            printf(", \"%s_quartiles\": [%.4g, %.4g]", NAMES[f].name, sorted[n / 4],
+                   sorted[n - 1 - n / 4]);
+    }
+    printf("}\n");
     fflush(stdout);
+}
+
+/* Who goes first changes from pair to pair: what one leaves in the caches helps neither. */
+static void run_pairs(struct bench *b, int streams, int32_t tokens, struct pair *out, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (i % 2 == 0)
+            out[i].core = run_core(b, streams, tokens);
+        out[i].http = run_http(b, streams, tokens);
+        if (i % 2 == 1)
+            out[i].core = run_core(b, streams, tokens);
+    }
 }
 
 int main(int argc, char **argv)
@@ -327,12 +417,9 @@ int main(int argc, char **argv)
     }
     make_prompt(&b);
     for (size_t i = 0; i < N_RUNS; i++) {
-        struct timing core = {1e9, 1e9, 0, 0}, http = core;
-        for (int round = 0; round < ROUNDS; round++) {
-            timing_best(&core, run_core(&b, RUNS[i].streams, RUNS[i].tokens));
-            timing_best(&http, run_http(&b, RUNS[i].streams, RUNS[i].tokens));
-        }
-        report(RUNS[i].streams, RUNS[i].tokens, core, http);
+        struct pair pairs[PAIRS_MAX];
+        run_pairs(&b, RUNS[i].streams, RUNS[i].tokens, pairs, RUNS[i].pairs);
+        report(RUNS[i].streams, RUNS[i].tokens, pairs, RUNS[i].pairs);
     }
     http_stop(b.http);
     meter_destroy(b.meter);
