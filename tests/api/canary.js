@@ -19,6 +19,12 @@ const MESSAGES = { model: MODEL, max_tokens: 3, system: said("system"), metadata
     { type: "thinking", thinking: said("thinking"), signature: said("signature") },
     { type: "tool_use", id: said("call"), name: said("called"), input: { a: said("value") } }] },
   { role: "user", content: [{ type: "tool_result", tool_use_id: said("call"), content: said("result") }] }] };
+const RESPONSES = { model: MODEL, max_output_tokens: 3, store: false, instructions: said("system"), user: said("user"),
+  prompt_cache_key: said("cache"), metadata: { a: said("metadata") },
+  tools: [{ type: "function", name: said("tool"), description: said("description"), parameters }],
+  input: [{ role: "user", content: said("question") }, { type: "reasoning", summary: [], encrypted_content: said("sealed") },
+    { type: "function_call", call_id: said("call"), name: said("called"), arguments: call.function.arguments },
+    { type: "function_call_output", call_id: said("call"), output: said("result") }] };
 
 /** The same with something wrong, one thing each: refusals must not quote either. */
 const wrong = (request) => [{ model: said("model") }, { [said("field")]: 1, max_tokens: said("number") }, { temperature: said("number") },
@@ -31,20 +37,21 @@ export async function canary(program) {
   after(() => stop(server));
 
   test("no word and no secret of a request comes out elsewhere", async () => {
-    const answers = [];
+    const answers = [], served = new Set();
     for (const [where, request] of [["chat/completions", CHAT], ["receipt", CHAT], ["messages?beta=" + said("query"), MESSAGES],
-      ["messages/count_tokens", MESSAGES]]) {
+      ["messages/count_tokens", MESSAGES], ["responses", RESPONSES]]) {
       const bodies = [request, { ...request, stream: true }, ...wrong(request)].map((one) => JSON.stringify(one));
       for (const body of [...bodies, bodies[0].slice(0, -1), bodies[0] + said("behind")]) {
         const response = await fetch(`${server.url}/v1/${where}`, { method: "POST", body, headers: { authorization: "Bearer " + server.key,
           "content-type": "application/json", "user-agent": said("agent"), "x-session-id": said("session"), "x-request-id": said("id") } });
         answers.push([response.status, [...response.headers].flat().join(" ") + (response.status === 200 ? "" : await response.text())]);
-        if (response.status === 200) await response.arrayBuffer();
+        if (response.status === 200) served.add(where) && await response.arrayBuffer();
       }
       await fetch(`${server.url}/v1/${said("path")}`, { headers: { authorization: "Bearer " + said("key") } });
     }
     await untilIdle(server);
-    assert.ok(answers.some(([status]) => status === 200) && answers.some(([status]) => status === 400));
+    assert.equal(served.size, 5, [...served].join());
+    assert.ok(answers.some(([status]) => status === 400));
     for (const [, text] of answers) assert.ok(!text.includes(CANARY), text);
     const places = { log: server.err, out: server.out, status: JSON.stringify(await server.admin("status")),
       keys: JSON.stringify(await server.admin("keys", "list")) };

@@ -7,6 +7,7 @@ import { anthropic } from "./anthropic.js";
 import { answers } from "./answers.js";
 import { canary } from "./canary.js";
 import { clients } from "./clients.js";
+import { contract } from "./contract.js";
 import { errors } from "./errors.js";
 import { formats } from "./formats.js";
 import { lifecycle } from "./lifecycle.js";
@@ -32,7 +33,7 @@ const { values: flags } = parseArgs({ options: {
 const program = { engine: flags.engine, model: flags.model };
 // Parts that talk to one server, and parts that start their own.
 const SHARED = { smoke, answers, errors, formats, anthropic, responses, limits, tools };
-const OWN = { metrics, receipts, lifecycle, scripted, clients, canary };
+const OWN = { metrics, receipts, lifecycle, scripted, contract, clients, canary };
 const ASKED_FOR = { load }; // takes minutes
 const chosen = flags.part ?? [...Object.keys(SHARED), ...Object.keys(OWN)];
 
