@@ -316,6 +316,11 @@ bench-api: build/bench-api ## what streaming costs: 1, 16 and 128 clients agains
 bench-model: build/bench-model ## tokens a second of the network, for each instruction set
 	@$< rootfs/models/demo $(JOBS)
 
+.PHONY: bench-llama
+bench-llama: build/bench-model build/engine ## our engine beside llama.cpp on the embedded model, one thread, in turns
+	@[ -d tools/llama/node_modules/@node-llama-cpp ] || npm ci --prefix tools/llama --ignore-scripts --no-audit --no-fund >&2
+	@$(PYTHON) tools/llama/bench.py build/engine build/bench-model rootfs/models/demo build/llama
+
 bench-serve: build/bench-serve ## ratios of the serving core: guesses, batches, cached turns, mixed load
 	@$< rootfs/models/demo tests/data/golden/demo-cases.json $(JOBS)
 

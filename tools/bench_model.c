@@ -1,5 +1,5 @@
 /*
- * How fast the network is on this machine:  bench_model MODEL THREADS [ISA]
+ * How fast the network is on this machine:  bench_model MODEL THREADS [ISA [PROFILE]]
  * For every instruction set and built-in profile: tokens a second in prefill (whole steps) and in
  * decode (one token a step) behind that prompt, the arithmetic this is, and its share of what a
  * loop of multiply-adds in registers reaches in the same run.  One JSON object a line.
@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define PROMPT_TOKENS 1024 /* enough for every visible set to be full in the embedded model */
@@ -19,11 +20,16 @@
 #define PEAK_LOOPS    20000000
 #define PEAK_CHAINS   12 /* more than latency times units on any of these processors */
 
-static double now(void)
+static double seconds(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double now(void)
+{
+    return seconds(CLOCK_MONOTONIC);
 }
 
 /* ---- the limit: multiply-adds in registers -------------------------------------------------- */
@@ -131,14 +137,30 @@ static double token_work(const struct model_config *c)
 }
 
 struct rates {
-    double prefill, decode; /* tokens a second */
+    double prefill, decode;         /* tokens a second */
+    double prefill_cpu, decode_cpu; /* tokens a second of processor time, whoever else is there */
 };
+
+struct moment {
+    double wall, cpu;
+};
+
+static struct moment moment(void)
+{
+    return (struct moment){now(), seconds(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+static void keep_best(double *rate, int tokens, double from, double to)
+{
+    if (tokens / (to - from) > *rate)
+        *rate = tokens / (to - from);
+}
 
 static struct rates rates_measure(struct model *model, const struct profile *profile,
                                   struct sequence *sequence, float *logits)
 {
     int32_t ids[PROMPT_TOKENS + DECODE_TOKENS];
-    struct rates best = {0, 0};
+    struct rates best = {0};
     uint32_t state = 1;
     for (int i = 0; i < PROMPT_TOKENS + DECODE_TOKENS; i++) {
         state = state * 1664525 + 1013904223; /* a fixed text of no meaning */
@@ -146,20 +168,21 @@ static struct rates rates_measure(struct model *model, const struct profile *pro
     }
     for (int round = 0; round < ROUNDS; round++) {
         sequence_reset(sequence);
-        double start = now();
+        struct moment start = moment();
         for (int at = 0; at < PROMPT_TOKENS; at += STEP_TOKENS_MAX) {
             struct segment s = {sequence, ids + at, STEP_TOKENS_MAX, logits, NULL, LEG_PREFILL};
             model_step(model, profile, &s, 1);
         }
-        double middle = now();
+        struct moment middle = moment();
         for (int at = PROMPT_TOKENS; at < PROMPT_TOKENS + DECODE_TOKENS; at++) {
             struct segment s = {sequence, ids + at, 1, logits, NULL, LEG_DECODE};
             model_step(model, profile, &s, 1);
         }
-        double prefill = PROMPT_TOKENS / (middle - start),
-               decode = DECODE_TOKENS / (now() - middle);
-        best.prefill = prefill > best.prefill ? prefill : best.prefill;
-        best.decode = decode > best.decode ? decode : best.decode;
+        struct moment end = moment();
+        keep_best(&best.prefill, PROMPT_TOKENS, start.wall, middle.wall);
+        keep_best(&best.decode, DECODE_TOKENS, middle.wall, end.wall);
+        keep_best(&best.prefill_cpu, PROMPT_TOKENS, start.cpu, middle.cpu);
+        keep_best(&best.decode_cpu, DECODE_TOKENS, middle.cpu, end.cpu);
     }
     return best;
 }
@@ -184,11 +207,14 @@ static enum status variant_run(const char *dir, enum isa isa, const struct profi
         struct rates rates = rates_measure(model, profile, sequence, logits);
         printf(
             "{\"isa\": \"%s\", \"profile\": \"%s\", \"threads\": %d, \"prefill_tokens_s\": %.0f, "
-            "\"decode_tokens_s\": %.0f, \"prefill_gflop_s\": %.1f, \"decode_gflop_s\": %.1f, "
+            "\"decode_tokens_s\": %.0f, \"prefill_tokens_cpu_s\": %.0f, \"decode_tokens_cpu_s\": "
+            "%.0f, "
+            "\"prefill_gflop_s\": %.1f, \"decode_gflop_s\": %.1f, "
             "\"peak_gflop_s\": %.1f, \"prefill_share\": %.2f, \"decode_share\": %.2f}\n",
             model_isa_name(model), profile->name, threads, rates.prefill, rates.decode,
-            2e-9 * work * rates.prefill, 2e-9 * work * rates.decode, 2e-9 * peak,
-            work * rates.prefill / peak, work * rates.decode / peak);
+            rates.prefill_cpu, rates.decode_cpu, 2e-9 * work * rates.prefill,
+            2e-9 * work * rates.decode, 2e-9 * peak, work * rates.prefill / peak,
+            work * rates.decode / peak);
         fflush(stdout);
     }
     free(logits);
@@ -210,9 +236,9 @@ int main(int argc, char **argv)
     };
     int threads = argc >= 3 ? atoi(argv[2]) : 0;
     enum isa only = ISA_AUTO;
-    if (argc > 4 || (argc == 4 && !isa_parse(argv[3], &only)) || threads < 1 ||
+    if (argc > 5 || (argc >= 4 && !isa_parse(argv[3], &only)) || threads < 1 ||
         threads > CPU_THREADS_MAX) {
-        fprintf(stderr, "usage: bench_model MODEL THREADS [ISA]\n");
+        fprintf(stderr, "usage: bench_model MODEL THREADS [ISA [PROFILE]]\n");
         return 2;
     }
     for (size_t i = 0; i < sizeof VARIANTS / sizeof *VARIANTS; i++) {
@@ -220,10 +246,12 @@ int main(int argc, char **argv)
             continue;
         double peak = peak_rate(VARIANTS[i].peak, threads);
         for (int column = 0; column < PROFILE_BUILTINS; column++) {
+            const struct profile *profile = profile_builtin_at((enum profile_column)column);
+            if (argc == 5 && strcmp(profile->name, argv[4]) != 0)
+                continue;
             struct error err = {0};
             enum status status =
-                variant_run(argv[1], VARIANTS[i].forced,
-                            profile_builtin_at((enum profile_column)column), threads, peak, &err);
+                variant_run(argv[1], VARIANTS[i].forced, profile, threads, peak, &err);
             if (status != OK) {
                 fprintf(stderr, "bench_model: %s\n", err.text);
                 return status_exit_code(status);
