@@ -98,6 +98,9 @@ void model_draft(struct model *model, const struct profile *profile,
                  const struct draft_segment *segments, int n_segments);
 /** Positions that the draft block has taken or left out. */
 int32_t sequence_draft_length(const struct sequence *sequence);
+/** The draft block takes the rows from `length` on once more, as if it never had: for a laboratory
+ * that compares them.  ASSERTs that no more than SLIDING_WINDOW go. */
+void sequence_draft_rewind(struct sequence *sequence, int32_t length);
 /** Leaves out the positions in front of `length`.  The block has one layer, whose entries depend on
  *  their own row alone: rows that are SLIDING_WINDOW - 1 behind see no difference. */
 void sequence_draft_skip(struct sequence *sequence, int32_t length);

@@ -116,6 +116,13 @@ int32_t sequence_draft_length(const struct sequence *s)
     return s->draft_length;
 }
 
+void sequence_draft_rewind(struct sequence *s, int32_t length)
+{
+    ASSERT(length >= 0 && length <= s->draft_length);
+    ASSERT(s->draft_length - length <= SLIDING_WINDOW);
+    s->draft_length = length;
+}
+
 void sequence_draft_skip(struct sequence *s, int32_t length)
 {
     ASSERT(length >= s->draft_length && length <= s->length);

@@ -155,13 +155,16 @@ bool lab_step(struct lab *lab, const struct lab_under *under, const struct segme
 static void draft(struct call *call, struct model *model)
 {
     const struct draft_segment *segment = call->what;
+    if (call->n >= 0)
+        sequence_draft_rewind(segment->sequence, call->n);
     sequence_crossover(segment->sequence, NULL);
     model_draft(model, call->under->profile, segment, 1);
 }
 
-bool lab_draft(struct lab *lab, const struct lab_under *under, const struct draft_segment *segment)
+bool lab_draft(struct lab *lab, const struct lab_under *under, const struct draft_segment *segment,
+               int32_t rewind)
 {
-    struct call call = {.lab = lab, .under = under, .what = segment, .run = draft};
+    struct call call = {.lab = lab, .under = under, .what = segment, .n = rewind, .run = draft};
     return call_host(&call);
 }
 
@@ -169,13 +172,17 @@ static void layer(struct call *call, struct model *model)
 {
     const struct lab_layer *rows = call->what;
     size_t width = (size_t)HC_MULT * (size_t)call->lab->config->hidden_size;
+    bool other = false;
     if (rows->rewind >= 0)
         sequence_rewind(rows->sequence, rows->rewind);
     sequence_crossover(rows->sequence, NULL);
-    for (int32_t row = 0; row < rows->n; row += rows->step)
+    for (int32_t row = 0; row < rows->n && !other; row += rows->step) {
+        size_t at = (size_t)row * width;
         model_layer(model, call->under->profile, rows->sequence, rows->layer, rows->leg,
-                    rows->ids + row, rows->step, rows->in + (size_t)row * width,
-                    rows->out + (size_t)row * width);
+                    rows->ids + row, rows->step, rows->in + at, rows->out + at);
+        other = rows->until != NULL && memcmp(rows->until + at, rows->out + at,
+                                              (size_t)rows->step * width * sizeof(float)) != 0;
+    }
 }
 
 bool lab_layer(struct lab *lab, const struct lab_under *under, const struct lab_layer *rows)

@@ -53,8 +53,11 @@ struct lab_under {
  * as below */
 bool lab_step(struct lab *lab, const struct lab_under *under, const struct segment *segments,
               int n_segments);
-/** model_draft, of one sequence, in the same way. */
-bool lab_draft(struct lab *lab, const struct lab_under *under, const struct draft_segment *segment);
+/** model_draft, of one sequence, in the same way.  @param rewind to so many draft rows first; -1:
+ * not
+ */
+bool lab_draft(struct lab *lab, const struct lab_under *under, const struct draft_segment *segment,
+               int32_t rewind);
 
 /* Rows of one layer, fed to a sequence that serves this layer alone. */
 struct lab_layer {
@@ -66,6 +69,7 @@ struct lab_layer {
     int32_t n, step;    /* rows, and how many of them at once; n is a multiple of step */
     const float *in;    /* [n, HC_MULT, hidden] */
     float *out;         /* [n, HC_MULT, hidden] */
+    const float *until; /* as out: ends behind the first step that gives other bits; NULL: not */
 };
 bool lab_layer(struct lab *lab, const struct lab_under *under, const struct lab_layer *rows);
 

@@ -19,6 +19,7 @@
  * company. */
 #define DRIVE_SEQUENCES 8
 #define DRIVE_TOKENS    (3 * RATIO_HCA)
+#define DRIVE_COMPANY   4
 #define DRIVE_DRAFTS    8
 
 /* Rows whose operation runs between devices: without a second one there is nothing to witness. */
@@ -109,26 +110,28 @@ static void drafts(struct drive *d, float *logits)
                                         .next_ids = d->ids + at + 1,
                                         .n = SHAPES[i],
                                         .logits_last = logits};
-        lab_draft(d->lab, &d->under, &segment);
+        lab_draft(d->lab, &d->under, &segment, -1);
     }
 }
 
-/* Every shape that serving has: short and long chunks, batches of all sizes, both legs together,
- * and blocks of every compressor that end on either leg. */
-static void drive(struct drive *d, const struct profile *profile, float *logits)
+/* Every shape that serving has: short and long chunks, batches of all sizes, both legs together;
+ * with `blocks`, also a block of the plain compressor that ends on either leg. */
+static void drive(struct drive *d, const struct profile *profile, bool blocks, float *logits)
 {
     static const int32_t CHUNKS[] = {1, 2, 5, 64};
     d->under = (struct lab_under){.profile = profile};
     for (int i = 0; i < DRIVE_SEQUENCES; i++)
         lab_sequence_reset(d->lab, d->sequences[i]);
     for (size_t i = 0; i < sizeof CHUNKS / sizeof CHUNKS[0]; i++)
-        feed(d, 0, CHUNKS[i], LEG_PREFILL, NULL);
-    feed(d, 0, RATIO_HCA - 1 - sequence_length(d->sequences[0]), LEG_PREFILL, logits);
-    feed(d, 0, 1, LEG_DECODE, logits); /* ends a block of 128 */
-    feed(d, 0, RATIO_HCA, LEG_PREFILL, NULL);
+        feed(d, 0, CHUNKS[i], LEG_PREFILL, logits);
+    if (blocks) {
+        feed(d, 0, RATIO_HCA - 1 - sequence_length(d->sequences[0]), LEG_PREFILL, NULL);
+        feed(d, 0, 1, LEG_DECODE, NULL);
+        feed(d, 0, RATIO_HCA, LEG_PREFILL, NULL);
+    }
     struct segment company[DRIVE_SEQUENCES];
     for (int i = 1; i < DRIVE_SEQUENCES; i++)
-        company[i - 1] = segment_of(d, i, 9, LEG_PREFILL);
+        company[i - 1] = segment_of(d, i, DRIVE_COMPANY, LEG_PREFILL);
     lab_step(d->lab, &d->under, company, DRIVE_SEQUENCES - 1);
     for (int n = 1; n <= DRIVE_SEQUENCES; n *= 2)
         decode_together(d, n, logits);
@@ -246,6 +249,18 @@ static void count(struct proof *p)
     }
 }
 
+/* Another value in every row that an operation reads. */
+static struct profile exchanged(const struct profile *profile)
+{
+    struct profile other = *profile;
+    for (int row = 0; row < PRECISION_ROWS; row++) {
+        int value = profile->values[row] == 0;
+        if (PRECISION[row].by == BY_OPERATION && PRECISION[row].values[value].needs == NEEDS_ANY)
+            ASSERT(profile_set(&other, (enum precision_row)row, value));
+    }
+    return other;
+}
+
 static void drive_both(struct proof *p, struct lab *lab, float *logits)
 {
     struct drive d = {.lab = lab};
@@ -257,10 +272,10 @@ static void drive_both(struct proof *p, struct lab *lab, float *logits)
     }
     if (whole) {
         /* What was decided once and is only repeated since shows when another profile ran first. */
-        bool reference = p->profile.hash == profile_builtin_at(PROFILE_REFERENCE)->hash;
-        drive(&d, profile_builtin_at(reference ? PROFILE_FAST : PROFILE_REFERENCE), logits);
+        const struct profile other = exchanged(&p->profile);
+        drive(&d, &other, false, logits);
         lab_forget(lab);
-        drive(&d, &p->profile, logits);
+        drive(&d, &p->profile, true, logits);
     }
     p->complete = whole && !lab->gone;
     for (int i = 0; i < DRIVE_SEQUENCES; i++)

@@ -17,13 +17,17 @@
 /* Rows of a site: enough of them that a rounding in the 24th bit reaches a stored number somewhere.
  * A sequence can be rewound by that much. */
 #define SITE_ROWS 64
+/* Rows of a prompt at once.  A variation is over with the first step that shows it, so that its
+ * rows are many when it takes many to show and few when it does not. */
+#define SITE_STEP 16
 /* In front of these rows: a whole block of the plain compressor ends among them. */
 #define SITE_PREFIX (2 * RATIO_HCA - SITE_ROWS)
 /* Blocks to choose from for one that is chosen: among so many neighbours of the cut a small error
  * of the scores changes the choice. */
 #define SITE_CHOICE 4
-/* Tokens in front of the draft block, which takes one row less. */
-#define DRAFT_TOKENS 48
+/* Rows of the draft block, and of them at once. */
+#define DRAFT_ROWS 48
+#define DRAFT_STEP 8
 /* Rows of logits: each is as many numbers as the vocabulary has. */
 #define HEAD_TOKENS 8
 
@@ -47,8 +51,11 @@ struct site {
 
 /* ---- running one site ----------------------------------------------------------------------- */
 
+/* Each of these runs the site into `out`; with `until` it ends behind the first step that gives
+ * other bits, and what is in `out` behind that is of an earlier run. */
+
 /* Decoding takes one row at a time, as serving does. */
-static bool run_layer(struct site *s, const struct lab_under *under, float *out)
+static bool run_layer(struct site *s, const struct lab_under *under, const float *until, float *out)
 {
     const struct lab_layer rows = {.sequence = s->sequence,
                                    .rewind = s->prefix,
@@ -56,56 +63,73 @@ static bool run_layer(struct site *s, const struct lab_under *under, float *out)
                                    .leg = s->leg,
                                    .ids = s->ids + s->prefix,
                                    .n = SITE_ROWS,
-                                   .step = s->leg == LEG_DECODE ? 1 : SITE_ROWS,
+                                   .step = s->leg == LEG_DECODE ? 1 : SITE_STEP,
                                    .in = s->in,
-                                   .out = out};
+                                   .out = out,
+                                   .until = until};
     return lab_layer(s->lab, under, &rows);
 }
 
-static bool run_experts(struct site *s, const struct lab_under *under, float *out)
+static bool run_experts(struct site *s, const struct lab_under *under, const float *until,
+                        float *out)
 {
+    (void)until;
     return lab_experts(s->lab, under,
                        &(struct lab_experts){s->block, s->leg, s->ids, SITE_ROWS, s->in, out});
 }
 
-/* The main layers always run as the profile says; only the draft block varies. */
-static bool run_draft(struct site *s, const struct lab_under *under, float *out)
+static bool other_bits(const float *until, const float *out, size_t n)
 {
-    const struct lab_under main = {.profile = &s->proof->profile};
-    struct segment segment = {
-        .sequence = s->sequence, .ids = s->ids, .n = DRAFT_TOKENS, .leg = LEG_PREFILL};
-    struct draft_segment draft = {
-        .sequence = s->sequence, .next_ids = s->ids + 1, .n = DRAFT_TOKENS - 1, .logits_all = out};
-    lab_sequence_reset(s->lab, s->sequence);
-    return lab_step(s->lab, &main, &segment, 1) && lab_draft(s->lab, under, &draft);
+    return until != NULL && memcmp(until, out, n * sizeof *out) != 0;
 }
 
-static bool run_head(struct site *s, const struct lab_under *under, float *out)
+/* Only the draft block varies: behind tokens that were fed once, under the profile. */
+static bool run_draft(struct site *s, const struct lab_under *under, const float *until, float *out)
 {
-    int32_t step = s->leg == LEG_DECODE ? 1 : HEAD_TOKENS;
-    lab_sequence_reset(s->lab, s->sequence);
-    for (int32_t row = 0; row < HEAD_TOKENS; row += step) {
-        struct segment segment = {.sequence = s->sequence,
-                                  .ids = s->ids + row,
-                                  .n = step,
-                                  .leg = s->leg,
-                                  .logits_all =
-                                      out + (size_t)row * (size_t)s->lab->config->vocab_size};
-        if (!lab_step(s->lab, under, &segment, 1))
+    size_t vocab = (size_t)s->lab->config->vocab_size;
+    bool other = false;
+    for (int32_t row = 0; row < DRAFT_ROWS && !other; row += DRAFT_STEP) {
+        size_t at = (size_t)row * vocab;
+        struct draft_segment draft = {.sequence = s->sequence,
+                                      .next_ids = s->ids + row + 1,
+                                      .n = DRAFT_STEP,
+                                      .logits_all = out + at};
+        if (!lab_draft(s->lab, under, &draft, row))
             return false;
+        other = other_bits(until == NULL ? NULL : until + at, out + at, DRAFT_STEP * vocab);
     }
     return true;
 }
 
-static bool site_run(struct site *s, const struct lab_under *under, float *out)
+static bool run_head(struct site *s, const struct lab_under *under, const float *until, float *out)
 {
-    static bool (*const RUNS[])(struct site *, const struct lab_under *, float *) = {
+    int32_t step = s->leg == LEG_DECODE ? 1 : HEAD_TOKENS;
+    size_t vocab = (size_t)s->lab->config->vocab_size;
+    bool other = false;
+    lab_sequence_reset(s->lab, s->sequence);
+    for (int32_t row = 0; row < HEAD_TOKENS && !other; row += step) {
+        size_t at = (size_t)row * vocab;
+        struct segment segment = {.sequence = s->sequence,
+                                  .ids = s->ids + row,
+                                  .n = step,
+                                  .leg = s->leg,
+                                  .logits_all = out + at};
+        if (!lab_step(s->lab, under, &segment, 1))
+            return false;
+        other = other_bits(until == NULL ? NULL : until + at, out + at, (size_t)step * vocab);
+    }
+    return true;
+}
+
+static bool site_run(struct site *s, const struct lab_under *under, const float *until, float *out)
+{
+    static bool (*const RUNS[])(struct site *, const struct lab_under *, const float *, float *) = {
         [SITE_LAYER] = run_layer,
         [SITE_EXPERTS] = run_experts,
         [SITE_DRAFT] = run_draft,
         [SITE_HEAD] = run_head,
     };
-    if (!RUNS[s->what](s, under, out))
+    if (!RUNS[s->what](s, under, until, out))
         s->proof->complete = false;
     return s->proof->complete;
 }
@@ -113,7 +137,8 @@ static bool site_run(struct site *s, const struct lab_under *under, float *out)
 /* Runs a variation.  @return whether it gave the bits of the profile; false too when it is gone */
 static bool same_bits(struct site *s, const struct lab_under *under)
 {
-    return site_run(s, under, s->out) && memcmp(s->base, s->out, s->n_out * sizeof *s->out) == 0;
+    return site_run(s, under, s->base, s->out) &&
+           memcmp(s->base, s->out, s->n_out * sizeof *s->out) == 0;
 }
 
 /* ---- exchanging values ---------------------------------------------------------------------- */
@@ -121,7 +146,7 @@ static bool same_bits(struct site *s, const struct lab_under *under)
 /* Keys that one query of the site attends to. */
 static int32_t keys_of(const struct site *s)
 {
-    int32_t n = s->what == SITE_DRAFT ? DRAFT_TOKENS : s->prefix + SITE_ROWS;
+    int32_t n = s->what == SITE_DRAFT ? DRAFT_ROWS : s->prefix + SITE_ROWS;
     int32_t more = s->kind == KIND_CSA   ? s->lab->config->index_topk
                    : s->kind == KIND_HCA ? n / RATIO_HCA
                                          : 0;
@@ -225,7 +250,7 @@ static void change_row(struct site *s, const struct change *change)
 static bool contribution(struct site *s, double factor, const float *without, float *out)
 {
     const struct perturbation by = {.routed_factor = factor};
-    if (!site_run(s, &(struct lab_under){&s->proof->profile, &by}, out))
+    if (!site_run(s, &(struct lab_under){&s->proof->profile, &by}, NULL, out))
         return false;
     for (size_t i = 0; i < s->n_out; i++)
         out[i] -= without[i];
@@ -247,7 +272,7 @@ static void count_factor(struct site *s)
     float *without = calloc(3 * s->n_out, sizeof *without);
     ASSERT(without != NULL);
     float *once = without + s->n_out, *twice = once + s->n_out;
-    if (site_run(s, &(struct lab_under){&s->proof->profile, &zero}, without) &&
+    if (site_run(s, &(struct lab_under){&s->proof->profile, &zero}, NULL, without) &&
         contribution(s, 1, without, once) && contribution(s, 2, without, twice)) {
         double own = dot(once, once, s->n_out);
         double ratio = own == 0 ? 1 : dot(twice, once, s->n_out) / own;
@@ -270,7 +295,7 @@ static void site_try(struct site *s)
     s->base = calloc(2 * s->n_out, sizeof *s->base);
     ASSERT(s->base != NULL);
     s->out = s->base + s->n_out;
-    bool ran = site_run(s, &own, s->base);
+    bool ran = site_run(s, &own, NULL, s->base);
     witness_add(s->own, &s->lab->seen);
     for (int row = 0; ran && row < PRECISION_ROWS; row++) {
         if (site_has(s, (enum precision_row)row) && site_computes(s, (enum precision_row)row))
@@ -357,21 +382,30 @@ static void experts_try(struct site *s, enum layer_kind kind)
         site_try(s);
 }
 
-static void logits_try(struct site *s)
+static void drafts_try(struct site *s)
 {
-    const struct model_config *c = s->lab->config;
-    s->n_out = (size_t)(DRAFT_TOKENS - 1) * (size_t)c->vocab_size;
+    const struct lab_under own = {.profile = &s->proof->profile};
+    const struct segment segment = {
+        .sequence = s->sequence, .ids = s->ids, .n = DRAFT_ROWS + 1, .leg = LEG_PREFILL};
+    s->n_out = (size_t)DRAFT_ROWS * (size_t)s->lab->config->vocab_size;
     s->prefix = 0;
     s->what = SITE_DRAFT;
     s->kind = KIND_DRAFT;
     s->leg = LEG_DECODE;
-    if (c->num_nextn_predict_layers > 0)
+    lab_sequence_reset(s->lab, s->sequence);
+    s->proof->complete = lab_step(s->lab, &own, &segment, 1);
+    if (s->proof->complete)
         site_try(s);
+}
+
+static void heads_try(struct site *s)
+{
+    const struct model_config *c = s->lab->config;
     s->n_out = (size_t)HEAD_TOKENS * (size_t)c->vocab_size;
     s->what = SITE_HEAD;
     s->kind = KIND_HEAD;
-    if (s->proof->complete)
-        site_try(s);
+    s->leg = LEG_DECODE;
+    site_try(s);
     s->leg = LEG_PREFILL;
     if (s->proof->complete)
         site_try(s);
@@ -401,8 +435,10 @@ void proof_sites_run(struct proof *proof, struct lab *lab, struct witness_table 
         else
             experts_try(&s, (enum layer_kind)kind);
     }
+    if (proof->complete && c->num_nextn_predict_layers > 0)
+        drafts_try(&s);
     if (proof->complete)
-        logits_try(&s);
+        heads_try(&s);
     lab_sequence_destroy(lab, s.sequence);
     free(s.in);
     free(s.ids);

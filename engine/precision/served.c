@@ -90,6 +90,7 @@ bool served_run(void *user, const struct profile *profile, struct proof_served *
     memcpy(out->answer, w.answer, sizeof out->answer);
     memcpy(ids + PROMPT_TOKENS, w.answer, sizeof w.answer);
     request.n_ids = SECOND_TOKENS;
+    request.tokens_max = 1; /* what it says does not count */
     if (!ask(engine, &request, &w))
         return false;
     out->reused = w.reused;

@@ -170,6 +170,27 @@ static void test_draft_skip(void **state)
                             test.draft + (int64_t)(seen - 1) * VOCAB, ROW_BYTES);
 }
 
+/* Draft rows that are taken again, after other ones stood in their places, are what they were. */
+static void test_draft_rewind(void **state)
+{
+    (void)state;
+    int32_t from = TOKENS - 100;
+    sequence_reset(test.s);
+    feed(test.s, STEP_TOKENS_MAX, NULL);
+    feed_draft(test.s, test.got);
+    feed(test.s, TOKENS - STEP_TOKENS_MAX, NULL);
+    feed_draft(test.s, test.got);
+    sequence_draft_rewind(test.s, from);
+    assert_int_equal(sequence_draft_length(test.s), from);
+    struct draft_segment wrong = {test.s, test.ids, TOKENS - 1 - from, NULL, test.got, 0};
+    model_draft(test.model, OFFICIAL, &wrong, 1);
+    assert_memory_not_equal(test.got, test.draft + (int64_t)from * VOCAB, ROW_BYTES);
+    sequence_draft_rewind(test.s, from);
+    feed_draft(test.s, test.got);
+    assert_memory_equal(test.got, test.draft + (int64_t)from * VOCAB,
+                        (size_t)(TOKENS - 1 - from) * ROW_BYTES);
+}
+
 /* What a file of prefixes is bound to: the same for the same network, also on another number of
  * threads; another one for another arithmetic. */
 static void test_probe(void **state)
@@ -223,7 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rewind),       cmocka_unit_test(test_snapshots),
         cmocka_unit_test(test_draft_skip),   cmocka_unit_test(test_probe),
-        cmocka_unit_test(test_draft_beyond),
+        cmocka_unit_test(test_draft_beyond), cmocka_unit_test(test_draft_rewind),
     };
     return cmocka_run_group_tests_name("moving in a timeline", tests, setup, teardown);
 }
