@@ -25,6 +25,7 @@
 #define BOX_CONFIG_ENGINE "/config/engine" /* the engine's own, to rename in */
 #define BOX_KEYS          "/config/engine/keys"
 #define BOX_PROFILES      "/config/engine/profiles"
+#define BOX_AUDITS        "/config/engine/audits" /* its reports, the key of their signatures, a schedule */
 #define BOX_ADMIN_HOME    "/config/admin"
 #define BOX_ADMIN_SSH     "/config/admin/.ssh"
 #define BOX_AUTHORIZED    "/config/admin/.ssh/authorized_keys"

@@ -359,6 +359,18 @@
 #define AUDIT_TURNS_MAX 64
 /* A report file: some hundred kilobytes with all grids. */
 #define AUDIT_REPORT_BYTES_MAX (16 << 20)
+/* Reports that a box keeps, in its 64 MiB for settings: three weeks of daily ones; and the largest,
+ * which must fit an answer of the admin socket (`all` of 3h has 60 KB). */
+#define AUDIT_KEPT_MAX       24
+#define AUDIT_KEPT_BYTES_MAX (192 * 1024)
+/* Of the model's time that an audit may take while requests run or wait, in percent. */
+#define AUDIT_SHARE_PERCENT 10
+/* How often an audit that holds back looks whether requests are still there. */
+#define AUDIT_LOOK_MS 20
+/* An audit that was interrupted goes on so often; then it may be what interrupts. */
+#define AUDIT_STARTS_MAX 3
+/* How often the clock is held against the schedule: it may be set meanwhile. */
+#define AUDIT_SCHEDULE_LOOK_S 20
 /* Of an answer, its reasoning included. */
 #define AUDIT_ANSWER_TOKENS 160
 /* Positions compared at once: 64 rows of a large vocabulary are 33 MB. */

@@ -17,7 +17,7 @@ static const struct {
      "      [--profile ..] [--threads N] [--context TOKENS] [--sessions N] [--host NAME]..\n"
      "      [--keepalive-ms N] [--draft N] [--metrics ADDR:PORT|unix:PATH] [--receipts N] [--front "
      "UID]\n"
-     "      [--prefixes FILE --prefixes-key FILE] [--profiles FILE]"},
+     "      [--prefixes FILE --prefixes-key FILE] [--profiles FILE] [--audits DIR]"},
     {"logits", cmd_logits,
      "--model DIR --ids FILE --profile NAME[,ROW=VALUE]... [--chunk N] [--positions 0,5,-1]\n"
      "      [--draft] [--trace] [--decode-from N] [--decode-profile NAME[,ROW=VALUE]...]\n"

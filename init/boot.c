@@ -254,6 +254,7 @@ static bool step_folders(struct box *box)
     (void)box;
     return mkdir(BOX_RUN, 0755) == 0 && chown(BOX_RUN, BOX_UID_ROOT, BOX_UID_ENGINE) == 0 &&
            chmod(BOX_RUN, 01775) == 0 && folder_make(BOX_CONFIG_ENGINE, 0700, BOX_UID_ENGINE) &&
+           folder_make(BOX_AUDITS, 0700, BOX_UID_ENGINE) &&
            folder_make(BOX_ADMIN_HOME, 0700, BOX_UID_ROOT) &&
            folder_make(BOX_ADMIN_SSH, 0700, BOX_UID_ROOT) &&
            folder_make(BOX_CONFIG_GOOD, 0700, BOX_UID_ROOT);

@@ -42,6 +42,10 @@ static const struct command {
      "delete",
      "which shortcuts in arithmetic are live, and changing that"},
     {"metrics", TARGET_ENGINE, false, "", "counts as Prometheus reads them"},
+    {"audit", TARGET_ENGINE, false,
+     "all | prove | replay | logits | recall | needle | rank | isolate .. | status | abort | "
+     "history | report | diff | list | schedule | key",
+     "whether the profile still remembers, and which row broke it"},
     {"ssh-keys", TARGET_INIT, false, "list | add KEY NAME | delete NAME",
      "who may log in over SSH"},
     {"net", TARGET_INIT, false, "dhcp | static ADDRESS/LEN [ROUTER] | confirm",

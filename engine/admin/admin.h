@@ -11,6 +11,7 @@
 
 #include "engine/api/keys.h"
 #include "engine/api/turns.h"
+#include "engine/audit/auditor.h"
 #include "engine/base/buf.h"
 #include "engine/base/status.h"
 #include "engine/engine.h"
@@ -28,9 +29,10 @@ struct admin_scope {
     /* Appends the page that scrapers read; called with `metrics_user`. */
     void (*metrics)(void *user, struct buf *out);
     void *metrics_user;
-    const char *model;     /* the id the API shows */
-    const char *isa;       /* model_isa_name() */
-    const char *listening; /* ADDR:PORT or unix:PATH */
+    struct auditor *auditor; /* NULL: there is nowhere to keep reports */
+    const char *model;       /* the id the API shows */
+    const char *isa;         /* model_isa_name() */
+    const char *listening;   /* ADDR:PORT or unix:PATH */
 };
 
 /**

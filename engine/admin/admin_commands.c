@@ -291,6 +291,7 @@ static const struct {
     {"prefixes", "save", "prefixes save", 1, run_prefixes_save},
     {"profile", NULL, "profile VERB ..", -1, run_profile},
     {"metrics", NULL, "metrics", 0, run_metrics},
+    {"audit", NULL, "audit VERB ..", -1, run_audit},
 };
 
 #define N_COMMANDS (sizeof COMMANDS / sizeof COMMANDS[0])

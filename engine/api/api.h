@@ -33,6 +33,7 @@ struct api {
     const char *isa;          /* borrows */
     struct store *profiles;   /* borrows; NULL: no request can name one */
     struct control *control;  /* borrows; of GET /v1/profile */
+    struct auditor *auditor;  /* borrows; of /metrics; NULL: nothing is audited here */
     int32_t receipt_messages; /* the newest ones that usage has hashes of */
     bool thinking_default;
     int64_t created_s;

@@ -28,7 +28,7 @@
 
 struct flags {
     const char *model, *listen, *keys, *admin, *metrics; /* borrow from argv */
-    const char *isa, *profile, *profiles, *prefixes, *prefixes_key;
+    const char *isa, *profile, *profiles, *prefixes, *prefixes_key, *audits;
     int threads, context, sessions, draft, keepalive_ms, receipts, front;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
@@ -52,6 +52,7 @@ struct box {
     struct http_server *http_metrics; /* owns; NULL without --metrics */
     struct store *profiles;           /* owns */
     struct control *control;          /* owns */
+    struct auditor *auditor;          /* owns; NULL without --audits */
     struct admin *admin;              /* owns; NULL without --admin */
     struct admin_scope scope;         /* borrows all of the above */
 };
@@ -75,6 +76,7 @@ static const struct {
     {"--context", offsetof(struct flags, context), POSITIONS_MAX},
     {"--sessions", offsetof(struct flags, sessions), SESSIONS_MAX},
     {"--draft", offsetof(struct flags, draft), DRAFT_DEPTH_MAX},
+    {"--audits", offsetof(struct flags, audits), 0},
     {"--prefixes", offsetof(struct flags, prefixes), 0},
     {"--prefixes-key", offsetof(struct flags, prefixes_key), 0},
     {"--keepalive-ms", offsetof(struct flags, keepalive_ms), KEEPALIVE_MS_MAX},
@@ -211,6 +213,24 @@ static enum status open_profiles(struct box *box, const struct flags *flags, str
     return status;
 }
 
+/* Reports need a folder of their own.  What is wrong with it is no reason not to serve. */
+static void open_audits(struct box *box, const struct flags *flags)
+{
+    struct error err;
+    if (flags->audits == NULL)
+        return;
+    const struct auditor_options options = {.engine = box->engine,
+                                            .text = {box->tokenizer, &box->api.tokens},
+                                            .proving = {.render = api_probe_render,
+                                                        .render_user = &box->api,
+                                                        .serve = served_run,
+                                                        .serve_user = box->engine},
+                                            .folder = flags->audits};
+    if (auditor_start(&options, &box->auditor, &err) != OK)
+        log_line(LOG_LEVEL_ERROR, "audit", "no audits: %s", err.text);
+    box->api.auditor = box->auditor;
+}
+
 static enum status open_http(struct box *box, const struct flags *flags, struct error *err)
 {
     enum status status = listener_open(flags->listen, &box->listener, err);
@@ -262,6 +282,8 @@ static enum status open_box(struct box *box, const struct flags *flags, struct e
     if (status == OK)
         status = open_profiles(box, flags, err);
     if (status == OK)
+        open_audits(box, flags);
+    if (status == OK)
         status = keys_open(flags->keys, &box->keys, err);
     if (status == OK)
         status = open_metrics(box, flags, err);
@@ -276,6 +298,7 @@ static enum status open_box(struct box *box, const struct flags *flags, struct e
     box->scope.control = box->control;
     box->scope.metrics = api_metrics_dump;
     box->scope.metrics_user = &box->api;
+    box->scope.auditor = box->auditor;
     box->scope.model = box->api.model;
     box->scope.listening = box->listener.text;
     return admin_start(flags->admin, &box->scope, &box->admin, err);
@@ -298,6 +321,7 @@ static void close_box(struct box *box)
     save_prefixes(box);
     listener_close(&box->listener);
     keys_close(box->keys);
+    auditor_stop(box->auditor);
     control_stop(box->control);
     engine_destroy(box->engine);
     store_close(box->profiles);

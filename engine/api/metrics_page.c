@@ -1,7 +1,25 @@
 /* The page of /metrics: puts together what engine, memory and answers count. */
 #include "engine/api/api.h"
+#include "engine/audit/auditor.h"
 
 #include <stdlib.h>
+
+/* What somebody is woken by. */
+static void add_audits(struct auditor *auditor, struct metrics_sample *out)
+{
+    struct auditor_status s;
+    if (auditor == NULL)
+        return;
+    auditor_status_get(auditor, &s);
+    out->audits = s.audits;
+    out->audit_alarms = s.alarms;
+    out->audit_runs = s.id != 0;
+    if (s.last.id == 0)
+        return;
+    out->audit_alarm = auditor_alarms(s.last.verdict);
+    out->audit_verdict = 1 + (uint64_t)s.last.verdict;
+    out->audit_time_s = (uint64_t)s.last.time_s;
+}
 
 void api_metrics_dump(void *user, struct buf *out)
 {
@@ -31,6 +49,7 @@ void api_metrics_dump(void *user, struct buf *out)
                                     .drafts_right = engine.drafts_right,
                                     .turns_kept = (uint64_t)turns.kept,
                                     .turns_bytes = (uint64_t)turns.bytes};
+    add_audits(api->auditor, &sample);
     metrics_dump(api->metrics, &sample, out);
 }
 

@@ -5,6 +5,7 @@
  */
 #include "config/defaults.h"
 #include "engine/audit/report.h"
+#include "engine/audit/signature.h"
 #include "engine/audit/work.h"
 #include "engine/base/clock.h"
 #include "engine/commands.h"
@@ -23,7 +24,7 @@ static const char USAGE[] =
     "         [--json FILE] [--html FILE]\n"
     "       engine audit isolate --test prompt|replay|logits|recall|needle [--percent N] --model "
     "DIR ..\n"
-    "       engine audit show FILE | diff FILE FILE\n";
+    "       engine audit show FILE | diff FILE FILE | verify FILE --key HEX\n";
 
 struct options {
     const char *dir, *budget, *test, *json, *html;
@@ -162,23 +163,75 @@ static enum status write_all(const struct audit *a, struct error *err)
     return status;
 }
 
-static enum status show(int argc, char **argv, struct error *err)
+/* Words behind which no model is opened. */
+static enum status show_file(char **argv, struct buf *text, struct error *err)
 {
-    bool diff = strcmp(argv[1], "diff") == 0;
-    if (argc != (diff ? 4 : 3))
-        return error_set(err, ERR_USAGE, "%s: want %s", argv[1], diff ? "two files" : "a file");
-    struct json_object *a = NULL, *b = NULL;
-    struct buf text = {0};
+    struct json_object *a = NULL;
     enum status status = report_read(argv[2], &a, err);
-    if (status == OK && diff)
+    if (status == OK)
+        report_text(a, text);
+    json_object_put(a);
+    return status;
+}
+
+static enum status diff_files(char **argv, struct buf *text, struct error *err)
+{
+    struct json_object *a = NULL, *b = NULL;
+    enum status status = report_read(argv[2], &a, err);
+    if (status == OK)
         status = report_read(argv[3], &b, err);
-    if (status == OK && diff)
-        status = report_diff(a, b, &text, err);
-    else if (status == OK)
-        report_text(a, &text);
-    fwrite(text.data, 1, status == OK ? text.len : 0, stdout);
+    if (status == OK)
+        status = report_diff(a, b, text, err);
     json_object_put(a);
     json_object_put(b);
+    return status;
+}
+
+static enum status verify_file(char **argv, struct buf *text, struct error *err)
+{
+    struct json_object *a = NULL;
+    struct error why;
+    if (strcmp(argv[3], "--key") != 0)
+        return error_set(err, ERR_USAGE, "verify: want FILE --key HEX");
+    enum status status = report_read(argv[2], &a, err);
+    if (status == OK) {
+        status = report_verify(a, argv[4], &why);
+        if (status != OK)
+            error_set(err, status, "%s: %s", argv[2], why.text);
+    }
+    if (status == OK)
+        buf_printf(text, "%s: signed by this key, and not changed since\n", argv[2]);
+    json_object_put(a);
+    return status;
+}
+
+static const struct {
+    const char *word, *want;
+    int argc;
+    enum status (*run)(char **argv, struct buf *text, struct error *err);
+} VIEWS[] = {
+    {"show", "a file", 3, show_file},
+    {"diff", "two files", 4, diff_files},
+    {"verify", "FILE --key HEX", 5, verify_file},
+};
+#define VIEWS_N (sizeof VIEWS / sizeof *VIEWS)
+
+/* @return the place in VIEWS, or VIEWS_N */
+static size_t view_find(const char *word)
+{
+    size_t i = 0;
+    while (i < VIEWS_N && strcmp(VIEWS[i].word, word) != 0)
+        i++;
+    return i;
+}
+
+static enum status show(size_t view, int argc, char **argv, struct error *err)
+{
+    struct buf text = {0};
+    if (argc != VIEWS[view].argc)
+        return error_set(err, ERR_USAGE, "%s: want %s", argv[1], VIEWS[view].want);
+    enum status status = VIEWS[view].run(argv, &text, err);
+    fwrite(text.data, 1, status == OK ? text.len : 0, stdout);
     buf_free(&text);
     return status;
 }
@@ -194,8 +247,9 @@ int cmd_audit(int argc, char **argv)
     struct audit a = {0};
     struct error err = {0};
     enum status status = OK;
-    if (argc >= 2 && (strcmp(argv[1], "show") == 0 || strcmp(argv[1], "diff") == 0)) {
-        status = show(argc, argv, &err);
+    size_t view = argc >= 2 ? view_find(argv[1]) : VIEWS_N;
+    if (view < VIEWS_N) {
+        status = show(view, argc, argv, &err);
     } else if (argc < 2 || !is_work(argv[1])) {
         fputs(USAGE, stderr);
         return status_exit_code(ERR_USAGE);

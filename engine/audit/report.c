@@ -271,6 +271,12 @@ enum status report_diff(struct json_object *a, struct json_object *b, struct buf
 enum status report_read(const char *path, struct json_object **out, struct error *err)
 {
     enum status status = json_parse_file(path, AUDIT_REPORT_BYTES_MAX, out, err);
+    struct json_object *data = status == OK ? report_member(*out, "data") : NULL;
+    if (data != NULL && is_report(data)) { /* of `audit report ID --json` */
+        json_object_get(data);
+        json_object_put(*out);
+        *out = data;
+    }
     if (status == OK && !is_report(*out)) {
         json_object_put(*out);
         *out = NULL;

@@ -36,7 +36,8 @@ void report_html(struct json_object *report, struct buf *out);
  *  intervals, rows.  @err ERR_INPUT: not reports of this schema */
 enum status MUST_CHECK report_diff(struct json_object *a, struct json_object *b, struct buf *out,
                                    struct error *err);
-/** @err ERR_INPUT/ERR_IO naming the file and what is wrong with it */
+/** Reads a report, or an answer of the admin socket that has one as its data.
+ *  @err ERR_INPUT/ERR_IO naming the file and what is wrong with it */
 enum status MUST_CHECK report_read(const char *path, struct json_object **out, struct error *err);
 
 #endif

@@ -112,6 +112,36 @@ bool audit_report_profile(struct json_object *profile, struct profile *out)
     return strcmp(hash, report_string(profile, "hash")) == 0; /* of the table's version, too */
 }
 
+static enum audit_verdict isolation_verdict(enum isolate_outcome outcome)
+{
+    return outcome == ISOLATE_NO_FAULT    ? VERDICT_PASS
+           : outcome == ISOLATE_MODEL     ? VERDICT_MODEL
+           : outcome == ISOLATE_UNDECIDED ? VERDICT_UNDECIDED
+                                          : VERDICT_FAIL;
+}
+
+enum audit_verdict audit_report_worst(struct json_object *report)
+{
+    enum audit_verdict worst = VERDICT_PASS;
+    struct json_object *tests = report_member(report, "tests");
+    for (size_t i = 0; i < report_count(tests); i++) {
+        struct json_object *test = json_object_array_get_idx(tests, i);
+        worst = audit_verdict_worst(worst, audit_verdict_parse(report_string(test, "verdict")));
+    }
+    const char *outcome = report_string(report_member(report, "isolation"), "outcome");
+    for (int i = 0; i <= ISOLATE_UNDECIDED; i++) {
+        if (strcmp(isolate_outcome_name((enum isolate_outcome)i), outcome) == 0)
+            worst = audit_verdict_worst(worst, isolation_verdict((enum isolate_outcome)i));
+    }
+    return worst;
+}
+
+bool audit_engine_is(struct json_object *engine, const char *model)
+{
+    return strcmp(report_string(engine, "version"), V4BOX_VERSION) == 0 &&
+           strcmp(report_string(engine, "model"), model) == 0;
+}
+
 static struct json_object *report_new(const struct audit_work *w, const char *isa)
 {
     struct json_object *out = json_object_new_object(), *engine = json_object_new_object();
@@ -136,17 +166,11 @@ static void ask_isa(void *user, struct model *model)
 enum status audit_work_open(struct audit_work *w, int32_t context, struct error *err)
 {
     const char *isa = "";
-    w->verdict = VERDICT_PASS;
     if (!lab_work(w->lab, ask_isa, &isa))
         return error_set(err, ERR_IO, "the model is going away");
     if (w->report == NULL)
         w->report = report_new(w, isa);
-    struct json_object *tests = report_member(w->report, "tests");
-    for (size_t i = 0; i < report_count(tests); i++) {
-        struct json_object *test = json_object_array_get_idx(tests, i);
-        w->verdict =
-            audit_verdict_worst(w->verdict, audit_verdict_parse(report_string(test, "verdict")));
-    }
+    w->verdict = audit_report_worst(w->report);
     return machine_create(w->lab, &w->text, context, &w->machine, err);
 }
 
@@ -191,14 +215,6 @@ static enum status rank_step(struct audit_work *w, struct json_object **result,
                                w->report, verdict);
     audit_item_free(&item);
     return OK;
-}
-
-static enum audit_verdict isolation_verdict(enum isolate_outcome outcome)
-{
-    return outcome == ISOLATE_NO_FAULT    ? VERDICT_PASS
-           : outcome == ISOLATE_MODEL     ? VERDICT_MODEL
-           : outcome == ISOLATE_UNDECIDED ? VERDICT_UNDECIDED
-                                          : VERDICT_FAIL;
 }
 
 static void isolate_step(struct audit_work *w, const struct audit_run *run,

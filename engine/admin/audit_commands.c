@@ -1,0 +1,360 @@
+/*
+ * `audit ...`: the operator's side of audits on the serving engine, a table of verbs.  An audit is
+ * begun and goes on by itself; `audit status` says how far it is.
+ */
+#include "config/audit_gates.h"
+#include "config/limits.h"
+#include "engine/admin/call.h"
+#include "engine/audit/auditor.h"
+#include "engine/base/json.h"
+#include "engine/base/log.h"
+#include "engine/model/options.h"
+
+#include <sodium.h>
+#include <string.h>
+#include <time.h>
+
+#define BUDGET_DEFAULT "5m"
+
+static bool refuse(struct call *call, const struct error *err)
+{
+    buf_puts(&call->text, err->text);
+    return false;
+}
+
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+/* What may stand behind the word of an audit. */
+struct asked {
+    const char *budget, *profile, *test, *seed, *percent;
+    bool exclusive;
+};
+
+static const struct {
+    const char *name;
+    size_t offset; /* of the member of struct asked */
+} FLAGS[] = {
+    {"--budget", offsetof(struct asked, budget)},   {"--profile", offsetof(struct asked, profile)},
+    {"--test", offsetof(struct asked, test)},       {"--seed", offsetof(struct asked, seed)},
+    {"--percent", offsetof(struct asked, percent)},
+};
+
+static bool take_flags(struct call *call, struct asked *out)
+{
+    *out = (struct asked){.budget = BUDGET_DEFAULT};
+    for (int i = 1; i < call->n_args; i++) {
+        const char **member = NULL;
+        if (strcmp(call->args[i], "--exclusive") == 0) {
+            out->exclusive = true;
+            continue;
+        }
+        for (size_t f = 0; f < sizeof FLAGS / sizeof FLAGS[0]; f++) {
+            if (strcmp(FLAGS[f].name, call->args[i]) == 0)
+                member = (const char **)((char *)out + FLAGS[f].offset);
+        }
+        if (member == NULL || i + 1 == call->n_args) {
+            buf_printf(&call->text, "%s: no such word here, or its value is missing; words are",
+                       call->args[i]);
+            for (size_t f = 0; f < sizeof FLAGS / sizeof FLAGS[0]; f++)
+                buf_printf(&call->text, " %s", FLAGS[f].name);
+            buf_puts(&call->text, " --exclusive");
+            return false;
+        }
+        *member = call->args[++i];
+    }
+    return true;
+}
+
+/* The order that was asked for.  @return false: refused, the text says why */
+static bool take_order(struct call *call, const struct asked *asked, struct audit_order *out)
+{
+    struct error err;
+    *out = (struct audit_order){.budget = audit_budget(asked->budget),
+                                .reference = *profile_builtin_at(PROFILE_REFERENCE),
+                                .seed = (int32_t)randombytes_uniform(INT32_MAX),
+                                .percent = 100};
+    engine_profile_get(call->scope->engine, &out->profile);
+    if (out->budget == NULL) {
+        buf_puts(&call->text, "--budget: want quick, 1m, 5m, 30m or 3h");
+        return false;
+    }
+    if (asked->seed != NULL && !number_parse(asked->seed, 0, INT32_MAX, &out->seed)) {
+        buf_printf(&call->text, "--seed: want a number from 0 to %d", INT32_MAX);
+        return false;
+    }
+    if (asked->percent != NULL &&
+        !number_parse(asked->percent, AUDIT_PERCENT_MIN, 100, &out->percent)) {
+        buf_printf(&call->text, "--percent: want a number from %d to 100", AUDIT_PERCENT_MIN);
+        return false;
+    }
+    if (asked->profile != NULL &&
+        !store_find(call->scope->profiles, asked->profile, &out->profile)) {
+        buf_printf(&call->text, "no profile is named %s; `profile list` shows them",
+                   asked->profile);
+        return false;
+    }
+    return audit_order_what(out, call->args[0], asked->test, &err) == OK || refuse(call, &err);
+}
+
+static bool run_begin(struct call *call)
+{
+    struct asked asked;
+    struct audit_order order;
+    struct error err;
+    int32_t id;
+    if (!take_flags(call, &asked) || !take_order(call, &asked, &order))
+        return false;
+    if (auditor_begin(call->scope->auditor, &order, asked.exclusive, &id, &err) != OK)
+        return refuse(call, &err);
+    buf_printf(&call->text,
+               "audit %d runs: %s of %s, budget %s, seed %d%s; `audit status` says how far it is\n",
+               (int)id, order.what, order.profile.name, order.budget->name, (int)order.seed,
+               asked.exclusive ? ", exclusively" : "");
+    buf_printf(&call->data, "{\"id\": %d, \"seed\": %d}", (int)id, (int)order.seed);
+    log_line(LOG_LEVEL_INFO, "audit", "%d begins: %s of %s, %s", (int)id, order.what,
+             order.profile.name, order.budget->name);
+    return true;
+}
+
+static bool run_abort(struct call *call)
+{
+    struct error err;
+    if (auditor_abort(call->scope->auditor, &err) != OK)
+        return refuse(call, &err);
+    buf_puts(&call->text, "the audit ends; its report keeps what was finished\n");
+    buf_puts(&call->data, "{}");
+    return true;
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+static void dump_head(struct call *call, const struct archive_head *h)
+{
+    char when[CALL_TIME_BYTES];
+    buf_printf(&call->text, "%6d  %s  %-10s %-9s %-8s %-5s %s%s\n", (int)h->id,
+               call_time(h->time_s, when), archive_state_name(h->state),
+               audit_verdict_name(h->verdict), h->what, h->budget, h->profile,
+               h->scheduled ? ", by schedule" : "");
+    buf_printf(&call->data,
+               "{\"id\": %d, \"time\": %lld, \"state\": \"%s\", \"verdict\": \"%s\", "
+               "\"what\": \"%s\", \"budget\": \"%s\", \"profile\": \"%s\", \"scheduled\": %s}",
+               (int)h->id, (long long)h->time_s, archive_state_name(h->state),
+               audit_verdict_name(h->verdict), h->what, h->budget, h->profile,
+               h->scheduled ? "true" : "false");
+}
+
+static bool run_status(struct call *call)
+{
+    struct auditor_status s;
+    struct buf schedule = {0};
+    auditor_status_get(call->scope->auditor, &s);
+    schedule_print(&s.schedule, &schedule);
+    if (s.id == 0)
+        buf_puts(&call->text, "no audit runs\n");
+    else
+        buf_printf(&call->text, "audit %d (%s of %s, %s%s) runs for %lld s: %s, %d of %d done\n",
+                   (int)s.id, s.order.what, s.order.profile.name, s.order.budget->name,
+                   s.exclusive ? ", exclusively" : "",
+                   (long long)(time(NULL) - (time_t)s.started_s), s.step, s.done, s.steps);
+    buf_printf(&call->text, "schedule: %s; %llu ended since the start, %llu of them alarms\n",
+               buf_cstr(&schedule), (unsigned long long)s.audits, (unsigned long long)s.alarms);
+    buf_printf(&call->data,
+               "{\"runs\": %d, \"step\": \"%s\", \"done\": %d, \"steps\": %d, \"schedule\": \"%s\","
+               " \"audits\": %llu, \"alarms\": %llu, \"last\": ",
+               (int)s.id, s.step, s.done, s.steps, buf_cstr(&schedule),
+               (unsigned long long)s.audits, (unsigned long long)s.alarms);
+    if (s.last.id != 0)
+        dump_head(call, &s.last);
+    else
+        buf_puts(&call->data, "null");
+    buf_puts(&call->data, "}");
+    buf_free(&schedule);
+    return true;
+}
+
+static bool run_history(struct call *call)
+{
+    struct archive_head heads[AUDIT_KEPT_MAX];
+    int n = archive_list(auditor_archive(call->scope->auditor), heads);
+    buf_puts(&call->data, "{\"audits\": [");
+    for (int i = 0; i < n; i++) {
+        buf_puts(&call->data, i == 0 ? "" : ", ");
+        dump_head(call, &heads[i]);
+    }
+    buf_puts(&call->data, "]}");
+    if (n == 0)
+        buf_puts(&call->text, "no audit was run yet\n");
+    return true;
+}
+
+/* What can be audited: the tests, and the rows of the profile that serves. */
+static bool run_list(struct call *call)
+{
+    struct profile p;
+    struct buf words = {0};
+    engine_profile_get(call->scope->engine, &p);
+    audit_order_words(&words);
+    buf_printf(&call->text, "audits: %s\n", buf_cstr(&words));
+    buf_printf(&call->data, "{\"audits\": \"%s\", \"rows\": [", buf_cstr(&words));
+    buf_free(&words);
+    for (int row = 0; row < PRECISION_ROWS; row++) {
+        const struct precision_switch *r = &PRECISION[row];
+        const char *value = profile_value_name(&p, (enum precision_row)row);
+        buf_printf(&call->text, "%-14s %-13s %-8.2g", r->name, value, r->budget);
+        buf_printf(&call->data,
+                   "%s{\"row\": \"%s\", \"value\": \"%s\", \"budget\": %.9g, \"legs\": [",
+                   row == 0 ? "" : ", ", r->name, value, r->budget);
+        const char *between = "";
+        for (int leg = 0; leg < LEGS; leg++) {
+            if ((r->legs & 1u << leg) == 0)
+                continue;
+            buf_printf(&call->text, " %s", leg_name((enum leg)leg));
+            buf_printf(&call->data, "%s\"%s\"", between, leg_name((enum leg)leg));
+            between = ", ";
+        }
+        buf_puts(&call->text, "\n");
+        buf_puts(&call->data, "]}");
+    }
+    buf_puts(&call->data, "]}");
+    return true;
+}
+
+/* ---- reports --------------------------------------------------------------------------------- */
+
+/* The report of a number.  @return false: refused, the text says why */
+static bool report_of(struct call *call, const char *number, struct json_object **out)
+{
+    struct error err;
+    int32_t id;
+    if (!number_parse(number, 1, INT32_MAX, &id)) {
+        buf_puts(&call->text, "want the number of an audit; `audit history` lists them");
+        return false;
+    }
+    return archive_get(auditor_archive(call->scope->auditor), id, out, &err) == OK ||
+           refuse(call, &err);
+}
+
+/* The data is the report, signature and all; the text a page for a terminal or a browser. */
+static bool run_report(struct call *call)
+{
+    struct archive_head heads[AUDIT_KEPT_MAX];
+    struct archive *archive = auditor_archive(call->scope->auditor);
+    struct json_object *report = NULL;
+    struct error err;
+    int n = archive_list(archive, heads);
+    bool html = call->n_args > 1 && strcmp(call->args[call->n_args - 1], "--html") == 0;
+    int words = call->n_args - 1 - html;
+    if (words > 1) {
+        buf_puts(&call->text, "usage: audit report [ID] [--json | --html]");
+        return false;
+    }
+    if (words == 0 && n == 0) {
+        buf_puts(&call->text, "no audit was run yet");
+        return false;
+    }
+    if (words == 0 && archive_get(archive, heads[n - 1].id, &report, &err) != OK)
+        return refuse(call, &err);
+    if (words == 1 && !report_of(call, call->args[1], &report))
+        return false;
+    if (html)
+        report_html(report, &call->text);
+    else
+        report_text(report, &call->text);
+    json_dump(&call->data, report);
+    json_object_put(report);
+    return true;
+}
+
+static bool run_diff(struct call *call)
+{
+    struct json_object *a = NULL, *b = NULL;
+    struct error err;
+    bool good = report_of(call, call->args[1], &a) && report_of(call, call->args[2], &b);
+    if (good && report_diff(a, b, &call->text, &err) != OK)
+        good = refuse(call, &err);
+    if (good) {
+        buf_printf(&call->data, "{\"same\": %s}", call->text.len == 0 ? "true" : "false");
+        if (call->text.len == 0)
+            buf_puts(&call->text, "no difference\n");
+    }
+    json_object_put(a);
+    json_object_put(b);
+    return good;
+}
+
+static bool run_key(struct call *call)
+{
+    char key[REPORT_KEY_CHARS + 1];
+    archive_key(auditor_archive(call->scope->auditor), key);
+    buf_printf(&call->text, "%s\n", key);
+    buf_printf(&call->data, "{\"key\": \"%s\"}", key);
+    return true;
+}
+
+/* ---- schedule -------------------------------------------------------------------------------- */
+
+static bool run_schedule(struct call *call)
+{
+    struct audit_schedule schedule = {0};
+    struct error err;
+    struct buf text = {0};
+    bool off = call->n_args == 2 && strcmp(call->args[1], "off") == 0;
+    bool daily = call->n_args == 4 && strcmp(call->args[1], "daily") == 0 &&
+                 schedule_parse(call->args[2], call->args[3], (int64_t)time(NULL), &schedule);
+    if (!off && !daily) {
+        buf_puts(&call->text, "usage: audit schedule daily HH:MM BUDGET | off (the time is UTC)");
+        return false;
+    }
+    if (auditor_schedule(call->scope->auditor, &schedule, &err) != OK)
+        return refuse(call, &err);
+    schedule_print(&schedule, &text);
+    buf_printf(&call->text, "scheduled: %s\n", buf_cstr(&text));
+    buf_printf(&call->data, "{\"schedule\": \"%s\"}", buf_cstr(&text));
+    log_line(LOG_LEVEL_INFO, "audit", "scheduled: %s", buf_cstr(&text));
+    buf_free(&text);
+    return true;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *verb, *args;
+    int n_min, n_max; /* words behind the verb */
+    bool (*run)(struct call *call);
+} VERBS[] = {
+    {"list", "", 0, 0, run_list},
+    {"status", "", 0, 0, run_status},
+    {"abort", "", 0, 0, run_abort},
+    {"history", "", 0, 0, run_history},
+    {"report", " [ID] [--json | --html]", 0, 2, run_report},
+    {"diff", " ID ID", 2, 2, run_diff},
+    {"key", "", 0, 0, run_key},
+    {"schedule", " daily HH:MM BUDGET | off", 1, 3, run_schedule},
+};
+
+bool run_audit(struct call *call)
+{
+    struct audit_order order;
+    struct error err;
+    const char *verb = call->n_args > 0 ? call->args[0] : "";
+    if (call->scope->auditor == NULL) {
+        buf_puts(&call->text,
+                 "no audits here: no folder for reports was named at the start (--audits), "
+                 "or it can not be used (see the log)");
+        return false;
+    }
+    for (size_t i = 0; i < sizeof VERBS / sizeof VERBS[0]; i++) {
+        int n = call->n_args - 1;
+        if (strcmp(VERBS[i].verb, verb) == 0 && n >= VERBS[i].n_min && n <= VERBS[i].n_max)
+            return VERBS[i].run(call);
+    }
+    if (strcmp(verb, "isolate") == 0 || audit_order_what(&order, verb, NULL, &err) == OK)
+        return run_begin(call);
+    buf_puts(&call->text, "usage: ");
+    for (size_t i = 0; i < sizeof VERBS / sizeof VERBS[0]; i++)
+        buf_printf(&call->text, "audit %s%s | ", VERBS[i].verb, VERBS[i].args);
+    buf_puts(&call->text, "audit ");
+    audit_order_words(&call->text);
+    buf_puts(&call->text, " [--budget B] [--profile P] [--seed N] [--exclusive]");
+    return false;
+}

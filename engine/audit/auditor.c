@@ -1,0 +1,464 @@
+/*
+ * The thread of audits.  `lock` protects what commands and the API see; the report and the work
+ * belong to the thread alone.
+ */
+#include "engine/audit/auditor.h"
+
+#include "engine/audit/report_fields.h"
+#include "engine/audit/tests_common.h"
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/base/thread.h"
+#include "engine/precision/lab.h"
+#include "kernels/check.h"
+
+#include <pthread.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PATH_BYTES 4096
+/* A clock before 2020 was never set: nothing is due by it. */
+#define CLOCK_SET_S 1577836800
+
+/* An audit that runs, or is to. */
+struct order {
+    int32_t id; /* 0: none */
+    struct audit_order what;
+    bool exclusive, scheduled;
+    int64_t started_s;
+    struct json_object *report; /* owns until the thread takes it; NULL: a new audit */
+};
+
+struct auditor {
+    struct auditor_options options;
+    struct archive *archive; /* owns */
+    char schedule_path[PATH_BYTES];
+    struct lab lab;   /* of the thread */
+    uint64_t next_ms; /* of the thread: a piece waits until then while requests are there */
+    bool cleaning;    /* of the thread: work is let through whatever was asked */
+    pthread_t thread;
+
+    pthread_mutex_t lock; /* protects all below */
+    pthread_cond_t changed;
+    bool stopping, abort;
+    struct order order;
+    const char *step;
+    int done, steps;
+    struct audit_schedule schedule;
+    int64_t scheduled_s; /* when the schedule began its last audit; 0: never */
+    uint64_t audits, alarms;
+};
+
+bool auditor_alarms(enum audit_verdict verdict)
+{
+    return verdict == VERDICT_FAIL || verdict == VERDICT_INVALID;
+}
+
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+/* Waits on the condition at most so long.  Under the lock. */
+static void wait_ms(struct auditor *a, int64_t ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += ms % 1000 * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&a->changed, &a->lock, &until);
+}
+
+static bool requests_are_there(struct auditor *a)
+{
+    struct engine_stats stats;
+    engine_stats_get(a->options.engine, &stats);
+    return stats.running + stats.waiting > 0;
+}
+
+/* Holds back while requests are there and the share is used up.  @return false: the audit ends */
+static bool wait_for_turn(struct auditor *a)
+{
+    pthread_mutex_lock(&a->lock);
+    while (!a->stopping && !a->abort && !a->order.exclusive && clock_ms() < a->next_ms &&
+           requests_are_there(a))
+        wait_ms(a, AUDIT_LOOK_MS);
+    bool go_on = !a->stopping && !a->abort;
+    pthread_mutex_unlock(&a->lock);
+    return go_on;
+}
+
+struct timed {
+    engine_work_fn *work;
+    void *user;
+    uint64_t ms;
+};
+
+/* On the engine thread: waiting for a step to end is no time that the audit took. */
+static void run_timed(void *user, struct model *model)
+{
+    struct timed *t = user;
+    uint64_t begin = clock_ms();
+    t->work(t->user, model);
+    t->ms = clock_ms() - begin;
+}
+
+/* The laboratory's host. */
+static bool run_in_turn(void *host, engine_work_fn *work, void *user)
+{
+    struct auditor *a = host;
+    struct timed timed = {.work = work, .user = user};
+    if (!a->cleaning && !wait_for_turn(a))
+        return false;
+    bool ran = engine_between_steps(a->options.engine, run_timed, &timed);
+    a->next_ms = clock_ms() + timed.ms * (100 - AUDIT_SHARE_PERCENT) / AUDIT_SHARE_PERCENT;
+    return ran;
+}
+
+/* ---- reports --------------------------------------------------------------------------------- */
+
+/* The member "run" of a new report. */
+static void put_run(struct json_object *report, const struct order *order)
+{
+    struct json_object *run = json_object_new_object();
+    bool searches = strcmp(order->what.what, "isolate") == 0;
+    result_put(run, "id", json_object_new_int(order->id));
+    result_put(run, "time_s", json_object_new_int64(order->started_s));
+    result_put(run, "by", json_object_new_string(order->scheduled ? "schedule" : "operator"));
+    result_put(run, "what", json_object_new_string(order->what.what));
+    if (searches)
+        result_put(run, "test", json_object_new_string(audit_test_name(order->what.test)));
+    result_put(run, "percent", json_object_new_int(order->what.percent));
+    result_put(run, "exclusive", json_object_new_boolean(order->exclusive));
+    result_put(run, "starts", json_object_new_int(0));
+    result_put(report, "run", run);
+}
+
+static int starts_of(struct json_object *report)
+{
+    return json_object_get_int(report_member(report_member(report, "run"), "starts"));
+}
+
+/* Keeps the report as it is now.  A disk that is full ends no audit: the log says it. */
+static void keep(struct auditor *a, struct audit_work *w, enum archive_state state, int starts,
+                 bool whole, double spent_s)
+{
+    struct json_object *run = report_member(w->report, "run");
+    struct error err;
+    audit_work_judge(w, whole, spent_s);
+    result_put(run, "state", json_object_new_string(archive_state_name(state)));
+    result_put(run, "starts", json_object_new_int(starts));
+    if (archive_put(a->archive, w->report, &err) != OK)
+        log_line(LOG_LEVEL_ERROR, "audit", "%s", err.text);
+}
+
+/* The order of a report that was interrupted.  @return false: this engine can not go on with it */
+static bool order_of(struct auditor *a, struct json_object *report, struct order *out)
+{
+    struct json_object *run = report_member(report, "run");
+    struct error err;
+    const char *test = report_string(run, "test");
+    struct json_object *engine = report_member(report, "engine");
+    *out = (struct order){
+        .id = json_object_get_int(report_member(run, "id")),
+        .what = {.budget = audit_budget(report_string(report, "budget")),
+                 .seed = json_object_get_int(report_member(report, "seed")),
+                 .percent = json_object_get_int(report_member(run, "percent"))},
+        .exclusive = json_object_get_boolean(report_member(run, "exclusive")),
+        .scheduled = strcmp(report_string(run, "by"), "schedule") == 0,
+        .started_s = json_object_get_int64(report_member(run, "time_s")),
+    };
+    return out->what.budget != NULL && starts_of(report) < AUDIT_STARTS_MAX &&
+           out->what.percent >= AUDIT_PERCENT_MIN && out->what.percent <= 100 &&
+           audit_order_what(&out->what, report_string(run, "what"), test[0] == '\0' ? NULL : test,
+                            &err) == OK &&
+           audit_report_profile(report_member(report, "profile"), &out->what.profile) &&
+           audit_report_profile(report_member(report, "reference"), &out->what.reference) &&
+           audit_engine_is(engine, engine_model_config(a->options.engine)->name);
+}
+
+/* Ends an interrupted audit that does not go on. */
+static void cut(struct auditor *a, struct json_object *report)
+{
+    struct audit_work w = {.report = report, .verdict = audit_report_worst(report)};
+    keep(a, &w, ARCHIVE_CUT, starts_of(report), false, report_number(report, "spent_s"));
+    log_line(LOG_LEVEL_ERROR, "audit", "%d was interrupted and does not go on",
+             (int)json_object_get_int(report_member(report_member(report, "run"), "id")));
+}
+
+/* Looks for audits that a restart interrupted: the newest goes on. */
+static void resume(struct auditor *a)
+{
+    struct archive_head heads[AUDIT_KEPT_MAX];
+    int n = archive_list(a->archive, heads);
+    for (int i = 0; i < n; i++) {
+        struct json_object *report;
+        struct error err;
+        if (heads[i].scheduled && heads[i].time_s > a->scheduled_s)
+            a->scheduled_s = heads[i].time_s;
+        if (heads[i].state != ARCHIVE_UNFINISHED ||
+            archive_get(a->archive, heads[i].id, &report, &err) != OK)
+            continue;
+        struct order order;
+        if (a->order.id == 0 && order_of(a, report, &order)) {
+            a->order = order;
+            a->order.report = report;
+        } else {
+            cut(a, report);
+            json_object_put(report);
+        }
+    }
+}
+
+/* ---- one audit ------------------------------------------------------------------------------- */
+
+static void note_step(struct auditor *a, const char *step, int done, int steps)
+{
+    pthread_mutex_lock(&a->lock);
+    a->step = step;
+    a->done = done;
+    a->steps = steps;
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* Runs the steps that the report does not have.  @return true: it has all of them now */
+static bool run_steps(struct auditor *a, struct audit_work *w, int starts, double before_s)
+{
+    const char *steps[AUDIT_STEPS_MAX];
+    int n = audit_order_steps(&w->order, steps);
+    uint64_t begin_ms = clock_ms();
+    for (int i = 0; i < n; i++) {
+        enum audit_verdict verdict;
+        struct error err;
+        if (audit_work_did(w, steps[i]))
+            continue;
+        note_step(a, steps[i], i, n);
+        if (audit_work_step(w, steps[i], &verdict, &err) != OK) {
+            log_line(LOG_LEVEL_ERROR, "audit", "%s: %s", steps[i], err.text);
+            return false;
+        }
+        if (a->lab.gone)
+            return false;
+        keep(a, w, ARCHIVE_UNFINISHED, starts, i + 1 == n,
+             before_s + (double)(clock_ms() - begin_ms) / 1000);
+    }
+    return true;
+}
+
+static void finish(struct auditor *a, struct audit_work *w, bool whole, int starts)
+{
+    pthread_mutex_lock(&a->lock);
+    bool stopping = a->stopping && !a->abort;
+    pthread_mutex_unlock(&a->lock);
+    enum archive_state state = whole      ? ARCHIVE_FINISHED
+                               : stopping ? ARCHIVE_UNFINISHED /* the next auditor goes on */
+                                          : ARCHIVE_ABORTED;
+    keep(a, w, state, stopping ? starts - 1 : starts, whole, report_number(w->report, "spent_s"));
+    enum audit_verdict verdict = audit_verdict_parse(report_string(w->report, "verdict"));
+    log_line(auditor_alarms(verdict) ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO, "audit", "%d is %s: %s",
+             (int)a->order.id, archive_state_name(state), audit_verdict_name(verdict));
+    pthread_mutex_lock(&a->lock);
+    a->audits += state != ARCHIVE_UNFINISHED;
+    a->alarms += state != ARCHIVE_UNFINISHED && auditor_alarms(verdict);
+    pthread_mutex_unlock(&a->lock);
+}
+
+static void audit_run(struct auditor *a)
+{
+    struct order *order = &a->order; /* nobody changes it while it runs */
+    struct audit_work w = {.order = order->what,
+                           .lab = &a->lab,
+                           .text = a->options.text,
+                           .proving = a->options.proving,
+                           .report = order->report};
+    struct error err;
+    bool again = order->report != NULL;
+    order->report = NULL;
+    lab_open_engine(&a->lab, a->options.engine);
+    a->lab.run = run_in_turn;
+    a->lab.host = a;
+    a->next_ms = 0;
+    enum status status = audit_work_open(&w, engine_context_max(a->options.engine), &err);
+    if (w.report != NULL && !again)
+        put_run(w.report, order);
+    if (status == OK) {
+        int starts = starts_of(w.report) + 1;
+        double before_s = again ? report_number(w.report, "spent_s") : 0;
+        keep(a, &w, ARCHIVE_UNFINISHED, starts, false, before_s);
+        finish(a, &w, run_steps(a, &w, starts, before_s), starts);
+    } else {
+        log_line(LOG_LEVEL_ERROR, "audit", "%d: %s", (int)order->id, err.text);
+    }
+    a->cleaning = true;
+    audit_work_close(&w);
+    a->cleaning = false;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+/* Gives the audit that the schedule wants, when it is time.  Under the lock. */
+static void schedule_look(struct auditor *a)
+{
+    int64_t now_s = (int64_t)time(NULL);
+    if (a->order.id != 0 || now_s < CLOCK_SET_S ||
+        !schedule_due(&a->schedule, a->scheduled_s, now_s))
+        return;
+    a->scheduled_s = now_s;
+    a->order = (struct order){.id = archive_next_id(a->archive),
+                              .what = {.budget = a->schedule.budget,
+                                       .reference = *profile_builtin_at(PROFILE_REFERENCE),
+                                       .seed = (int32_t)randombytes_uniform(INT32_MAX),
+                                       .percent = 100},
+                              .scheduled = true,
+                              .started_s = now_s};
+    struct error err;
+    ASSERT(audit_order_what(&a->order.what, "all", NULL, &err) == OK);
+    engine_profile_get(a->options.engine, &a->order.what.profile);
+}
+
+static void *run(void *context)
+{
+    struct auditor *a = context;
+    pthread_mutex_lock(&a->lock);
+    while (!a->stopping) {
+        schedule_look(a);
+        if (a->order.id == 0) {
+            wait_ms(a, AUDIT_SCHEDULE_LOOK_S * 1000);
+            continue;
+        }
+        pthread_mutex_unlock(&a->lock);
+        audit_run(a);
+        pthread_mutex_lock(&a->lock);
+        a->order = (struct order){0};
+        a->step = NULL;
+        a->abort = false;
+    }
+    pthread_mutex_unlock(&a->lock);
+    return NULL;
+}
+
+/* ---- public ---------------------------------------------------------------------------------- */
+
+static void auditor_free(struct auditor *a)
+{
+    json_object_put(a->order.report);
+    archive_close(a->archive);
+    pthread_cond_destroy(&a->changed);
+    pthread_mutex_destroy(&a->lock);
+    free(a);
+}
+
+enum status auditor_start(const struct auditor_options *options, struct auditor **out,
+                          struct error *err)
+{
+    struct auditor *a = calloc(1, sizeof *a);
+    pthread_condattr_t clock;
+    struct error why;
+    ASSERT(a != NULL);
+    a->options = *options;
+    ASSERT(pthread_condattr_init(&clock) == 0);
+    ASSERT(pthread_condattr_setclock(&clock, CLOCK_MONOTONIC) == 0);
+    ASSERT(pthread_cond_init(&a->changed, &clock) == 0);
+    pthread_condattr_destroy(&clock);
+    ASSERT(pthread_mutex_init(&a->lock, NULL) == 0);
+    enum status status = archive_open(options->folder, &a->archive, err);
+    if (status == OK) {
+        /* It fits: the archive's own paths are longer. */
+        snprintf(a->schedule_path, sizeof a->schedule_path, "%s/schedule", options->folder);
+        /* A box must serve; that it does not audit itself any more, the log and status say. */
+        if (schedule_read(a->schedule_path, &a->schedule, &why) != OK)
+            log_line(LOG_LEVEL_ERROR, "audit", "%s; nothing is scheduled", why.text);
+        resume(a);
+        status = thread_start(&a->thread, "audit", run, a, err);
+    }
+    if (status != OK) {
+        auditor_free(a);
+        return status;
+    }
+    *out = a;
+    return OK;
+}
+
+void auditor_stop(struct auditor *a)
+{
+    if (a == NULL)
+        return;
+    pthread_mutex_lock(&a->lock);
+    a->stopping = true;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    ASSERT(pthread_join(a->thread, NULL) == 0);
+    auditor_free(a);
+}
+
+enum status auditor_begin(struct auditor *a, const struct audit_order *order, bool exclusive,
+                          int32_t *id, struct error *err)
+{
+    enum status status = OK;
+    pthread_mutex_lock(&a->lock);
+    if (a->order.id != 0) {
+        status =
+            error_set(err, ERR_CAPACITY, "audit %d runs; `audit abort` ends it", (int)a->order.id);
+    } else {
+        a->order = (struct order){.id = archive_next_id(a->archive),
+                                  .what = *order,
+                                  .exclusive = exclusive,
+                                  .started_s = (int64_t)time(NULL)};
+        *id = a->order.id;
+        pthread_cond_broadcast(&a->changed);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+enum status auditor_abort(struct auditor *a, struct error *err)
+{
+    pthread_mutex_lock(&a->lock);
+    bool runs = a->order.id != 0;
+    a->abort = a->abort || runs;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    return runs ? OK : error_set(err, ERR_INPUT, "no audit runs");
+}
+
+enum status auditor_schedule(struct auditor *a, const struct audit_schedule *schedule,
+                             struct error *err)
+{
+    pthread_mutex_lock(&a->lock);
+    enum status status = schedule_write(a->schedule_path, schedule, err);
+    if (status == OK)
+        a->schedule = *schedule;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+void auditor_status_get(struct auditor *a, struct auditor_status *out)
+{
+    struct archive_head heads[AUDIT_KEPT_MAX];
+    pthread_mutex_lock(&a->lock);
+    *out = (struct auditor_status){.id = a->order.id,
+                                   .order = a->order.what,
+                                   .step = a->step != NULL ? a->step : "",
+                                   .done = a->done,
+                                   .steps = a->steps,
+                                   .exclusive = a->order.exclusive,
+                                   .scheduled = a->order.scheduled,
+                                   .started_s = a->order.started_s,
+                                   .schedule = a->schedule,
+                                   .audits = a->audits,
+                                   .alarms = a->alarms};
+    int n = archive_list(a->archive, heads);
+    pthread_mutex_unlock(&a->lock);
+    for (int i = 0; i < n; i++) {
+        if (heads[i].state == ARCHIVE_FINISHED || heads[i].state == ARCHIVE_CUT)
+            out->last = heads[i];
+    }
+}
+
+struct archive *auditor_archive(struct auditor *a)
+{
+    return a->archive;
+}

@@ -1,0 +1,164 @@
+"""The suite `audit-box`: audits of an engine that serves, over its console, with kills and damage in between."""
+import json, os, signal, sys, tempfile, time
+
+import jsonschema
+
+from box import Box
+from harness import Tap, audit, report
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SCHEMA = json.load(open(os.path.join(HERE, "report.schema.json")))
+QUESTION = "Explain how a kettle works, please."
+
+
+def wrong_words(tap, box):
+    for line, word in (("audit", "usage"), ("audit guess", "usage"), ("audit all --budget 9m", "--budget"),
+                       ("audit all --profile quickest", "quickest"), ("audit all --seed x", "--seed"),
+                       ("audit all --seed", "--seed"), ("audit isolate", "--test"),
+                       ("audit isolate --test floor", "--test"), ("audit floor --test logits", "--test"),
+                       ("audit isolate --test logits --percent 4", "--percent"), ("audit abort", "no audit"),
+                       ("audit report", "no audit"), ("audit report 1", "no report"), ("audit report x", "number"),
+                       ("audit report 1 2", "usage"), ("audit diff 1 2", "no report"),
+                       ("audit schedule daily 24:00 5m", "usage"), ("audit schedule daily 3:00 5m", "usage"),
+                       ("audit schedule daily 03:00 9m", "usage"), ("audit schedule weekly", "usage")):
+        answer = box.answer(line)
+        tap.check(not answer["ok"] and word in answer["text"], f"refused: {line}")
+    rows = box.ask("audit list")["rows"]
+    tap.check(len(rows) > 25 and all(row["legs"] for row in rows), f"{len(rows)} rows can be audited")
+
+
+def killed(tap, box):
+    """Killed behind its first test, and again and again."""
+    begun = box.ask("audit floor --budget quick --seed 7 --profile official")
+    _, quiet = box.say(QUESTION)
+    other = box.answer("audit prompt")
+    tap.check(begun["id"] == 1 and not other["ok"] and "audit 1 runs" in other["text"], "one audit at a time")
+    box.until(lambda s: s["runs"] == 0 or s["done"] == 1, "its first test")
+    box.stop(signal.SIGKILL)
+    box.start()
+    box.ended()
+    whole = box.ask("audit report 1")
+    tests = {test["name"]: test for test in whole["tests"]}
+    tap.check(list(tests) == ["prove", "floor"] and whole["run"]["starts"] == 2 and whole["verdict"] == "PASS" and
+              whole["run"]["state"] == "finished", f"killed behind its first test, it goes on: {whole['run']}")
+    _, alone = report("floor", "--budget", "quick", "--seed", "7", "--profile", "official", "--context", "4096")
+    own = {test["name"]: test for test in alone["tests"]}["floor"]
+    tap.check({**own, "seconds": 0} == {**tests["floor"], "seconds": 0}, "it says what a model that nobody else uses says")
+    tap.check(box.say(QUESTION)[1] == quiet, "an answer beside the audit is the one without")
+    box.ask("audit recall --budget 3h --seed 7 --exclusive")
+    for _ in range(3):
+        box.until(lambda s: s["runs"] == 2 and s["step"], "its going on")
+        box.stop(signal.SIGKILL)
+        box.start()
+    box.ended()
+    cut = box.ask("audit report 2")
+    tap.check(cut["run"]["state"] == "cut" and cut["verdict"] == "UNDECIDED",
+              f"what kills its engine three times is cut: {cut['run']}")
+    return whole
+
+
+def aborted(tap, box):
+    box.ask("audit recall --budget 3h --seed 7")
+    box.until(lambda s: s["step"] == "prove", "its beginning")
+    box.stop()
+    box.start()
+    status = box.until(lambda s: s["step"] != "", "its going on")
+    tap.check(status["runs"] == 3, "a clean stop interrupts it, too")
+    box.ask("audit abort")
+    box.ended()
+    gone = box.ask("audit report")
+    tap.check(gone["run"]["state"] == "aborted" and gone["run"]["id"] == 3 and gone["verdict"] == "UNDECIDED",
+              f"aborted, it is {gone['verdict']}")
+
+
+def signed(tap, box, folder, whole):
+    path = os.path.join(folder, "report.json")
+    key = box.ask("audit key")["key"]
+
+    def verify(value, by=key):
+        json.dump(value, open(path, "w"))
+        return audit("verify", path, "--key", by)[0]
+
+    jsonschema.validate(whole, SCHEMA, cls=jsonschema.Draft7Validator)
+    answer = box.answer("audit report 1")
+    tap.check(verify(answer) == verify(answer["data"]) == 0, "a report is signed by the box, as an answer and alone")
+    tap.check(verify(whole, key[:-1] + ("0" if key[-1] != "0" else "1")) == 1, "not by another key")
+    tap.check(verify({**whole, "verdict": "FAIL"}) == 1, "a changed one is not")
+    tap.check(verify({k: v for k, v in whole.items() if k != "signature"}) == 1, "nor one without signature")
+    tap.check(verify(whole, key[1:]) == 2 and audit("verify", path)[0] == 2, "half a key, or none, is an error")
+    tap.check(box.answer("audit report 1 --html")["text"].startswith("<!doctype html>"), "it is a page, too")
+    tap.check(box.answer("audit diff 1 1")["text"] == "no difference\n" and
+              "floor: was run in the first report only" in box.answer("audit diff 1 3")["text"], "diff by number")
+    tap.check(os.stat(os.path.join(box.audits, "key")).st_mode & 0o077 == 0, "nobody else can read the secret key")
+
+
+def scheduled(tap, box):
+    tap.check(box.ask("audit schedule daily 03:00 5m")["schedule"] == "daily 03:00 5m", "scheduled")
+    box.stop()
+    box.start()
+    status = box.ask("audit status")
+    tap.check(status["schedule"] == "daily 03:00 5m" and status["runs"] == 0, "a restart keeps it, and begins nothing")
+    box.stop()
+    minute = time.strftime("%H:%M", time.gmtime(time.time() - 60))
+    open(os.path.join(box.audits, "schedule"), "w").write(f"daily {minute} quick 0\n")
+    box.start()
+    status = box.until(lambda s: s["runs"] != 0, "the scheduled audit")
+    box.ask("audit abort")
+    box.ended()
+    run = box.ask("audit report")["run"]
+    tap.check(run["by"] == "schedule" and run["what"] == "all" and run["id"] == status["runs"], f"it is due: {run}")
+    box.ask("audit schedule off")
+    tap.check(not os.path.exists(os.path.join(box.audits, "schedule")), "off")
+    box.stop()
+    open(os.path.join(box.audits, "schedule"), "w").write("daily 03:00 5m\n")
+    box.start()
+    tap.check(box.ask("audit status")["schedule"] == "off", "a damaged schedule is none, and the box serves")
+
+
+def measured(tap, box):
+    numbers = box.metrics()
+    last = box.ask("audit status")["last"]
+    tap.check(numbers["v4box_audit_verdict"] == 3 and numbers["v4box_audit_alarm"] == 0 and last["state"] == "cut" and
+              numbers["v4box_audit_timestamp_seconds"] == last["time"] and numbers["v4box_audit_running"] == 0,
+              f"metrics of the last audit: {numbers}")
+
+
+def damaged(tap, box):
+    box.stop()
+    path = os.path.join(box.audits, "0000001.json")
+    text = open(path).read()
+    open(path, "w").write(text.replace('"PASS"', '"FAIL"', 1))
+    open(os.path.join(box.audits, "0000002.json"), "w").write("{")
+    box.start()
+    states = [entry["state"] for entry in box.ask("audit history")["audits"]]
+    answers = [box.answer(f"audit report {i}") for i in (1, 2)]
+    tap.check(states[:2] == ["damaged", "damaged"] and not any(a["ok"] for a in answers) and
+              "not what this box has signed" in answers[0]["text"], f"damaged reports are not shown: {states}")
+
+
+def without_folder(tap, box):
+    box.stop()
+    open(os.path.join(box.audits, "key"), "w").write("short")
+    box.start()
+    answer = box.answer("audit list")
+    tap.check(not answer["ok"] and "no audits here" in answer["text"] and len(box.say(QUESTION)[1]) > 0,
+              "a folder that can not be used is no reason not to serve")
+
+
+def main():
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="v4box-box-") as folder:
+        box = Box(folder)
+        wrong_words(tap, box)
+        whole = killed(tap, box)
+        measured(tap, box)
+        aborted(tap, box)
+        signed(tap, box, folder, whole)
+        scheduled(tap, box)
+        damaged(tap, box)
+        without_folder(tap, box)
+        box.stop()
+    return tap.end()
+
+
+sys.exit(main())
