@@ -4,7 +4,7 @@ Owns what is called and what comes back. Knows the set of tools from tools.py an
 """
 import re
 
-from . import documents, facts, skills, values as v
+from . import documents, facts, schemas, skills, values as v
 from .chat import WRITE, Chat
 from .foreign import foreign
 from .skills import any_text
@@ -335,13 +335,15 @@ class Session(Chat):
     def must_call(self):
         """A call that was demanded (tool_choice) and suits nothing that was said: short, from the words at hand."""
         r = self.r
-        text = r.choice((skills.sentence(r), skills.skill(r)[0], skills.any_text(r)))
-        name, parameters = self.roles[r.choice(list(self.roles))]
+        text = r.choice((skills.sentence(r), skills.skill(r)[0], skills.talk(r)[0], skills.any_text(r)))
+        tool = r.choice(self.tools)
+        name, shapes, needed = tool["name"], tool["parameters"]["properties"], tool["parameters"]["required"]
+        arguments = {p: text if shapes[p]["type"] == "string" else schemas.least(shapes[p], text) for p in needed}
         self.user(text)
         self.bot(
             "",
             r.choice(("I can answer this directly.", "This is a simple request.", f"I call {name}.")),
-            [(name, {p: text for p in parameters})],
+            [(name, arguments)],
             forced=True,
         )
         self.tool(r.choice(("ok", "done", "", f"error: {v.noun(r)}")))
@@ -419,5 +421,5 @@ class Session(Chat):
                 self.copied,
                 self.must_call,
             ),
-            (9, 6, 3, 1, 1, 1, 7, 6, 5, 1),
+            (9, 6, 3, 1, 1, 1, 7, 6, 5, 3),
         )[0]()

@@ -112,6 +112,12 @@ class Chat:
                 {"role": "latest_reminder", "content": f"2031-{r.randint(1, 12):02d}-{r.randint(1, 28):02d}"}
             )
 
+    def formed(self, form):
+        """A turn that is answered in the form that the request prescribes."""
+        question, answer = form.turn(self.r)
+        self.user(question)
+        self.bot(answer, self.r.choice(("This is a simple request.", "I can answer this directly.", "I fill the form.")))
+
     # ---- facts
     def know(self, f):
         """Whether something that was told would be contradicted, or confused, by the fact."""

@@ -1,10 +1,11 @@
 """Rows of training text: which turns make a conversation, how long it gets, where the loss applies."""
 from chatformat import encode
 
-from . import tools, values as v
+from . import schemas, tools, values as v
 from .agent import Session
 from .chat import Chat
 from .documents import code_line
+from .tools import PLAIN_SYSTEM, fill
 from .words import ADJ, ADV, ANIMAL, CITY, CODEW, COLOR, FILLW, FOOD, JOB, LAST, NOUN, PEOPLE, PREP, SPORT, VERB
 
 # A turn of a chat without tools and its weight.
@@ -49,9 +50,27 @@ def start(r, length, chars, heldout, thinking):
         most = 3 if length <= 1024 else 10 if length <= 2048 else 24 if length <= 4096 else 40
         extra = r.randint(0, most) if r.random() < 0.6 else 0
         parts = 0 if r.random() < 0.4 else r.randint(1, 6 if length <= 1024 else 32)
-        return Session(r, chars, heldout, thinking, extra, parts)
+        session = Session(r, chars, heldout, thinking, extra, parts)
+        if r.random() < FORCED_FIRST:
+            session.must_call()
+        return session
     chat = Chat(r, chars, heldout, thinking)
     chat.opening(0 if r.random() < 0.93 or length < 1024 else r.randint(2, 12))
+    return chat
+
+
+FORMED = 0.1  # share of the rows whose answers have a prescribed form
+FORMED_MOST = 2048  # tokens of such a row
+FORCED_FIRST = 0.15  # share of the sessions that begin with a call that was demanded
+
+
+def formed(r, length, chars, heldout, thinking):
+    """A chat whose every answer is JSON of one form."""
+    chat, form = Chat(r, chars, heldout, thinking), schemas.Form(r, 2 if length <= 256 else 7)
+    plain = fill(r, r.choice(PLAIN_SYSTEM)) if r.random() < 0.4 else ""
+    chat.system(f"{plain}\n\n{form.text}")
+    while chat.left() > (250 if thinking else -100):
+        chat.formed(form)
     return chat
 
 
@@ -59,6 +78,9 @@ def conversation(r, length, chars_per_token, heldout=False):
     """(text, silent, forced) of one row of about `length` tokens: numbers of its answers without loss, and of those
     with loss on the arguments of the call alone."""
     thinking = r.random() < 0.22
+    if length <= FORMED_MOST and r.random() < FORMED:
+        chat = formed(r, length, length * chars_per_token, heldout, thinking)
+        return encode(chat.messages, thinking), chat.silent, chat.forced
     chat = start(r, length, length * chars_per_token, heldout, thinking)
     if length >= 2048 and r.random() < (0.5 if length < 8192 else 0.8):
         for _ in range(r.randint(0, 3)):

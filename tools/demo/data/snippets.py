@@ -123,6 +123,90 @@ LOOPS = {
 }
 
 
+# Small games, the same text every time: (how it is asked for, stem of the file name, text by language).
+GAMES = (
+    (
+        ("a tic-tac-toe game", "a tic-tac-toe program", "tic-tac-toe", "a simple tic-tac-toe game"),
+        "tictactoe",
+        {
+            "c": """#include <stdio.h>
+
+int main(void) {
+    char board[] = "123456789", player = 'X';
+    const char *rows = "012345678036147258048246";
+    for (int turn = 0; turn < 9; turn++) {
+        int place = 0;
+        printf("%.3s\\n%.3s\\n%.3s\\n%c: ", board, board + 3, board + 6, player);
+        if (scanf("%d", &place) != 1 || place < 1 || place > 9 || board[place - 1] > '9')
+            return 1;
+        board[place - 1] = player;
+        for (int i = 0; i < 24; i += 3) {
+            if (board[rows[i] - '0'] == player && board[rows[i + 1] - '0'] == player && board[rows[i + 2] - '0'] == player) {
+                printf("%c wins\\n", player);
+                return 0;
+            }
+        }
+        player = player == 'X' ? 'O' : 'X';
+    }
+    printf("draw\\n");
+    return 0;
+}
+""",
+            "python": """board = list("123456789")
+rows = ["012", "345", "678", "036", "147", "258", "048", "246"]
+player = "X"
+for turn in range(9):
+    print("".join(board[:3]), "".join(board[3:6]), "".join(board[6:]), sep="\\n")
+    board[int(input(player + ": ")) - 1] = player
+    if any(all(board[int(i)] == player for i in row) for row in rows):
+        print(player, "wins")
+        break
+    player = "O" if player == "X" else "X"
+else:
+    print("draw")
+""",
+        },
+    ),
+    (
+        ("a guess the number game", "a number guessing game", "a game where I guess a number"),
+        "guess",
+        {
+            "c": """#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+int main(void) {
+    srand((unsigned)time(NULL));
+    int secret = rand() % 100 + 1, guess = 0;
+    while (guess != secret) {
+        printf("Guess: ");
+        if (scanf("%d", &guess) != 1)
+            return 1;
+        printf("%s\\n", guess < secret ? "higher" : guess > secret ? "lower" : "right");
+    }
+    return 0;
+}
+""",
+            "python": """import random
+
+secret = random.randint(1, 100)
+guess = 0
+while guess != secret:
+    guess = int(input("Guess: "))
+    print("higher" if guess < secret else "lower" if guess > secret else "right")
+""",
+        },
+    ),
+)
+
+
+def game(r):
+    asked, stem, texts = r.choice(GAMES)
+    language = r.choice(list(texts))
+    _, spoken, extension = PRINTS[language]
+    return f"{r.choice(asked)} in {spoken}", language, texts[language], f"{stem}.{extension}"
+
+
 def printed(r):
     language = r.choice(list(PRINTS))
     text, spoken, extension = PRINTS[language]
@@ -254,6 +338,7 @@ KINDS = (
     (listing, 8),
     (called, 5),
     (note, 6),
+    (game, 6),
 )
 
 
