@@ -355,6 +355,8 @@
 #define AUDIT_VALUE_BYTES 9
 /* Words that bring a text to an exact length: less than two of its sentences. */
 #define AUDIT_PADS_MAX 40
+/* Facts on the edges of one text: 128 are all edges of 32,000 tokens in the largest steps. */
+#define AUDIT_EDGES_MAX 128
 /* Turns and decoys of one conversation: an agent's working day is shorter. */
 #define AUDIT_TURNS_MAX 64
 /* A report file: some hundred kilobytes with all grids. */

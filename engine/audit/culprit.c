@@ -92,8 +92,7 @@ static bool item_right(const struct search *s, int32_t i, const struct audit_set
 {
     struct audit_item item;
     struct audit_answer answer;
-    int line, column;
-    if (!audit_item_make(s->run, s->test, i, &item, &line, &column))
+    if (!audit_item_make(s->run, s->test, i, &item))
         return true; /* it does not exist, and fails nobody */
     machine_answer(s->run->machine, &item, setting, &answer);
     audit_item_free(&item);
@@ -106,7 +105,8 @@ static void choose_items(struct search *s, const struct audit_setting *live)
     struct audit_setting reference = {s->run->reference, s->run->reference, CARRY_NONE};
     int32_t hopeless[AUDIT_FAILING_MAX];
     int n_hopeless = 0;
-    for (int32_t i = 0; i < s->run->budget->items && s->n_failing < AUDIT_FAILING_MAX; i++) {
+    int32_t items = audit_items(s->run, s->test);
+    for (int32_t i = 0; i < items && s->n_failing < AUDIT_FAILING_MAX; i++) {
         struct audit_setting setting = *live;
         setting.carry = (enum audit_carry)(i % CARRIES);
         if (audit_cancelled(s->run) || item_right(s, i, &setting))

@@ -78,8 +78,7 @@ static void rewind_piece(void *user, struct model *model)
     sequence_rewind(p->sequence, p->length);
 }
 
-/* Keeps the prefix of the last multiple of 128 tokens and goes on from its copy in a timeline that
- * holds nothing else. */
+/* Keeps the prefix of the last multiple of 128 tokens. */
 static void store_piece(void *user, struct model *model)
 {
     struct piece *p = user;
@@ -91,19 +90,47 @@ static void store_piece(void *user, struct model *model)
         snapshot_save_block(snapshots, i, p->sequence, i);
     if (blocks > 0)
         snapshot_save_tail(snapshots, 0, p->sequence, p->length);
+}
+
+/* A timeline that holds nothing but what was kept. */
+static void load_piece(void *user, struct model *model)
+{
+    struct piece *p = user;
+    struct snapshots *snapshots = p->machine->snapshots;
+    (void)model;
     sequence_reset(p->sequence);
-    for (int32_t i = 0; i < blocks; i++)
+    for (int32_t i = 0; i < p->length / SNAPSHOT_TOKENS; i++)
         snapshot_load_block(snapshots, i, p->sequence, i);
-    if (blocks > 0)
+    if (p->length > 0)
         snapshot_load_tail(snapshots, 0, p->sequence, p->length);
+}
+
+/* @return tokens that were kept */
+static int32_t store(struct audit_machine *m, struct sequence *sequence)
+{
+    struct piece piece = {.machine = m, .sequence = sequence};
+    lab_work(m->lab, store_piece, &piece);
+    return piece.length;
+}
+
+static void load(struct audit_machine *m, struct sequence *sequence, int32_t length)
+{
+    struct piece piece = {.machine = m, .sequence = sequence, .length = length};
+    lab_work(m->lab, load_piece, &piece);
 }
 
 /* @return tokens that the timeline has */
 static int32_t store_and_load(struct audit_machine *m, struct sequence *sequence)
 {
-    struct piece piece = {.machine = m, .sequence = sequence};
-    lab_work(m->lab, store_piece, &piece);
-    return piece.length;
+    int32_t length = store(m, sequence);
+    load(m, sequence, length);
+    return length;
+}
+
+static void rewind_to(struct audit_machine *m, struct sequence *sequence, int32_t length)
+{
+    struct piece piece = {.sequence = sequence, .length = length};
+    lab_work(m->lab, rewind_piece, &piece);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -204,6 +231,21 @@ static void decode(struct audit_machine *m, struct sequence *sequence,
         feed(m, sequence, profile, LEG_DECODE, ids + i, 1, i + 1 == n ? last : NULL);
 }
 
+/* A turn whose reasoning the prompt has forgotten, as it was when it was made, and taken back.
+ * Longer ones than a ring can take back are not continued by anybody.  @return tokens there */
+static int32_t take_forgotten(struct audit_machine *m, const struct audit_item *item,
+                              const struct audit_turn *turn, const struct audit_setting *setting)
+{
+    const int32_t *ids = item->forgotten.data + turn->forgotten;
+    int32_t at = turn->begin - 1; /* with another token, which opens the answer */
+    if (turn->n_forgotten > SLIDING_WINDOW)
+        return at;
+    feed(m, m->main, setting->prefill, LEG_PREFILL, ids, 1, NULL);
+    decode(m, m->main, setting->decode, ids + 1, turn->n_forgotten - 1, NULL);
+    rewind_to(m, m->main, at);
+    return at;
+}
+
 /* Brings a prompt into the timeline, in the way of the setting. */
 static void take_prompt(struct audit_machine *m, const struct audit_item *item,
                         const struct audit_setting *setting, float *last)
@@ -215,9 +257,14 @@ static void take_prompt(struct audit_machine *m, const struct audit_item *item,
     lab_sequence_reset(m->lab, m->main);
     for (int32_t i = 0; i < item->n_turns && carry != CARRY_NONE; i++) {
         const struct audit_turn *turn = &item->turns[i];
-        prefill(m, m->main, setting->prefill, ids + at, turn->begin - at, NULL);
-        decode(m, m->main, setting->decode, ids + turn->begin, turn->end - turn->begin, NULL);
-        at = turn->end;
+        int32_t n_front = turn->begin - at - (turn->n_forgotten > 0);
+        prefill(m, m->main, setting->prefill, ids + at, n_front, NULL);
+        if (turn->n_forgotten > 0) {
+            at = take_forgotten(m, item, turn, setting);
+        } else {
+            decode(m, m->main, setting->decode, ids + turn->begin, turn->end - turn->begin, NULL);
+            at = turn->end;
+        }
         if (carry == CARRY_STORED)
             at = store_and_load(m, m->main);
     }
@@ -267,25 +314,21 @@ static void follow(struct audit_machine *m, struct following *f, const float *ro
         f->answering = true;
 }
 
-void machine_answer(struct audit_machine *m, const struct audit_item *item,
-                    const struct audit_setting *asked, struct audit_answer *out)
+/* Says what comes behind the prompt, whose last logits are there, and grades it. */
+static void say(struct audit_machine *m, const struct audit_item *item,
+                const struct profile *profile, struct audit_answer *out)
 {
-    struct profile reading = reader(asked->decode, asked->prefill);
-    const struct audit_setting crossed = {asked->prefill, &reading, asked->carry};
-    const struct audit_setting *setting = &crossed;
     int32_t n = (int32_t)item->ids.len;
-    ASSERT(n >= 1 && n <= m->context - AUDIT_ANSWER_TOKENS);
     struct following f = {.answering = item->ids.data[n - 1] == m->text.tokens->think_close,
                           .on_value = true,
                           .margin = NAN};
     tokenizer_encode(m->text.tokenizer, item->value, strlen(item->value), false, &f.wanted);
-    take_prompt(m, item, setting, m->a);
     for (int32_t i = 0; i < AUDIT_ANSWER_TOKENS && !m->lab->gone; i++) {
         int32_t id = logits_top(m->a, m->vocab);
         if (id == m->text.tokens->eos)
             break;
         follow(m, &f, m->a, id);
-        decode(m, m->main, setting->decode, &id, 1, m->a);
+        decode(m, m->main, profile, &id, 1, m->a);
     }
     *out = (struct audit_answer){
         .grade = conversation_grade(item->value, f.said.len == 0 ? "" : f.said.data, f.said.len),
@@ -293,6 +336,52 @@ void machine_answer(struct audit_machine *m, const struct audit_item *item,
     };
     ids_free(&f.wanted);
     buf_free(&f.said);
+}
+
+static void check_room(const struct audit_machine *m, const struct audit_item *item)
+{
+    ASSERT(item->ids.len >= 1 && (int32_t)item->ids.len <= m->context - AUDIT_ANSWER_TOKENS);
+}
+
+void machine_answer(struct audit_machine *m, const struct audit_item *item,
+                    const struct audit_setting *asked, struct audit_answer *out)
+{
+    struct profile reading = reader(asked->decode, asked->prefill);
+    const struct audit_setting setting = {asked->prefill, &reading, asked->carry};
+    check_room(m, item);
+    take_prompt(m, item, &setting, m->a);
+    say(m, item, &reading, out);
+}
+
+/* Tokens that all items begin with; the last one of each is left to be fed. */
+static int32_t shared_tokens(const struct audit_item *items, int32_t n)
+{
+    int32_t shared = (int32_t)items[0].ids.len - 1;
+    for (int32_t i = 1; i < n; i++) {
+        int32_t same = 0, most = min(shared, (int32_t)items[i].ids.len - 1);
+        while (same < most && items[i].ids.data[same] == items[0].ids.data[same])
+            same++;
+        shared = same;
+    }
+    return shared;
+}
+
+void machine_answers(struct audit_machine *m, const struct audit_item *items, int32_t n,
+                     const struct audit_setting *asked, struct audit_answer *out)
+{
+    struct profile reading = reader(asked->decode, asked->prefill);
+    lab_sequence_reset(m->lab, m->main);
+    if (n == 0)
+        return;
+    prefill(m, m->main, asked->prefill, items[0].ids.data, shared_tokens(items, n), NULL);
+    int32_t stored = store(m, m->main);
+    for (int32_t i = 0; i < n && !m->lab->gone; i++) {
+        const struct ids *ids = &items[i].ids;
+        check_room(m, &items[i]);
+        load(m, m->main, stored);
+        prefill(m, m->main, asked->prefill, ids->data + stored, (int32_t)ids->len - stored, m->a);
+        say(m, &items[i], &reading, &out[i]);
+    }
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
@@ -380,8 +469,7 @@ static void feed_and_rewind(struct rows *r, int32_t at)
     struct audit_machine *m = r->machine;
     int32_t n = min(min(SLIDING_WINDOW, r->n), m->context - at);
     feed(m, m->main, r->profile, LEG_PREFILL, r->ids, n, NULL);
-    struct piece piece = {.sequence = m->main, .length = at};
-    lab_work(m->lab, rewind_piece, &piece);
+    rewind_to(m, m->main, at);
 }
 
 void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n,

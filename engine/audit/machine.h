@@ -53,6 +53,11 @@ int32_t machine_context(const struct audit_machine *machine);
 void machine_answer(struct audit_machine *machine, const struct audit_item *item,
                     const struct audit_setting *setting, struct audit_answer *out);
 
+/** Answers items of one text: what all of them begin with is fed once and continued by each.
+ *  @shape items, out [n]; each as above */
+void machine_answers(struct audit_machine *machine, const struct audit_item *items, int32_t n,
+                     const struct audit_setting *setting, struct audit_answer *out);
+
 /* What two settings say about the next token, at one position. */
 struct audit_difference {
     double kl;      /* KL(a || b), nats, over the whole vocabulary */

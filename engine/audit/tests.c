@@ -8,8 +8,8 @@
 #include <string.h>
 
 static const struct audit_budget BUDGETS[] = {
-#define BUDGET(name, good, bad, items, texts, tokens, needle)                                      \
-    {name, good, bad, items, texts, tokens, needle},
+#define BUDGET(name, good, bad, items, texts, tokens, needle, turns)                               \
+    {name, good, bad, items, texts, tokens, needle, turns},
     AUDIT_BUDGETS(BUDGET)
 #undef BUDGET
 };
@@ -138,6 +138,7 @@ void result_grid(struct json_object *result, const char *title, const struct gri
             struct json_object *cell = json_object_new_object();
             result_put(cell, "n", json_object_new_int(grid->n[i][j]));
             result_put(cell, "right", json_object_new_int(grid->right[i][j]));
+            result_put(cell, "reference", json_object_new_int(grid->reference[i][j]));
             json_object_array_add(cells, cell);
         }
         result_put(line, "cells", cells);

@@ -14,6 +14,7 @@ struct audit_budget {
     int32_t items;    /* of recall, and of needles, at most */
     int32_t texts, text_tokens;
     int32_t needle_max; /* tokens */
+    int32_t turns_max;
 };
 /** @return NULL: no such budget */
 const struct audit_budget *audit_budget(const char *name);

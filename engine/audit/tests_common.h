@@ -32,6 +32,7 @@ struct json_object *result_part(struct json_object *result, const char *key, boo
 #define GRID_COLUMNS_MAX 16
 struct grid {
     int32_t n[GRID_LINES_MAX][GRID_COLUMNS_MAX], right[GRID_LINES_MAX][GRID_COLUMNS_MAX];
+    int32_t reference[GRID_LINES_MAX][GRID_COLUMNS_MAX]; /* right there */
 };
 /** @shape lines [n_lines], columns [n_columns] */
 void result_grid(struct json_object *result, const char *title, const struct grid *grid,
@@ -45,10 +46,13 @@ struct json_object *test_logits(const struct audit_run *run, enum audit_verdict 
 struct json_object *test_recall(const struct audit_run *run, enum audit_verdict *verdict);
 struct json_object *test_needle(const struct audit_run *run, enum audit_verdict *verdict);
 
-/** Item `i` of recall or needle; false: there is none of that number (it does not fit).
- *  @own audit_item_free  @return line and column of the grid */
+/** Item `i` of recall or needle; those from budget->items on are facts on edges.  Item i is carried
+ *  in way i % CARRIES.  @return false: there is none of that number (it does not fit)
+ *  @own audit_item_free */
 bool audit_item_make(const struct audit_run *run, enum audit_test test, int32_t i,
-                     struct audit_item *out, int *line, int *column);
+                     struct audit_item *out);
+/** How many numbers there are. */
+int32_t audit_items(const struct audit_run *run, enum audit_test test);
 /** Mean KL of prefilled and of decoded positions against the reference; the larger one. */
 double audit_kl(const struct audit_run *run, const struct audit_setting *setting);
 /** Ways of replay that changed a bit. */

@@ -1,6 +1,8 @@
 /* The audit's conversations: exact lengths and places, the fact said once, answers graded. */
 #include "engine/audit/conversation.h"
 
+#include "config/model.h"
+
 #include "tests/unit/demo_tokenizer.h"
 
 #include <stdlib.h>
@@ -87,6 +89,23 @@ static void test_needle_refused(void **state)
     }
 }
 
+/* Reasoning is dropped where there are no tools: what was seen live is the turn with it. */
+static void check_forgotten(const struct audit_item *item, const struct audit_turn *turn,
+                            bool dropped)
+{
+    assert_int_equal(turn->n_forgotten > 0, dropped);
+    if (!dropped)
+        return;
+    const int32_t *ids = item->forgotten.data + turn->forgotten;
+    int32_t n = turn->end - turn->begin;
+    assert_int_equal(ids[0], tokens.think_open);
+    assert_int_equal(ids[turn->n_forgotten - n - 1], tokens.think_close);
+    assert_memory_equal(ids + turn->n_forgotten - n, item->ids.data + turn->begin,
+                        (size_t)n * sizeof *ids);
+    assert_in_range(turn->n_forgotten, n + 5, SLIDING_WINDOW);
+    assert_true(turn->forgotten + turn->n_forgotten <= (int32_t)item->forgotten.len);
+}
+
 static void check_recall(const struct recall_plan *plan)
 {
     struct audit_item item, again;
@@ -96,8 +115,11 @@ static void check_recall(const struct recall_plan *plan)
     assert_memory_equal(item.ids.data, again.ids.data, item.ids.len * sizeof *item.ids.data);
     char *all = spell(item.ids.data, (int32_t)item.ids.len);
     assert_int_equal(count_of(all, item.value), 1);
-    assert_int_equal(count_of(all, "<｜User｜>"), plan->turns + (plan->place == PLACE_TOOL));
-    assert_int_equal(item.n_turns, plan->turns - 1 + (plan->place == PLACE_TOOL));
+    int errands = count_of(all, "<tool_result>"); /* each is a user's turn, and one more reply */
+    assert_true(errands >= (plan->place == PLACE_TOOL));
+    assert_true(errands == 0 || plan->tools || plan->place == PLACE_TOOL);
+    assert_int_equal(count_of(all, "<｜User｜>"), plan->turns + errands);
+    assert_int_equal(item.n_turns, plan->turns - 1 + errands);
     assert_int_equal(strstr(all, "todo_write") != NULL, plan->tools || plan->place == PLACE_TOOL);
     assert_int_equal(count_of(all, "Noted."), plan->decoys + (plan->place == PLACE_USER));
     for (int32_t i = 0; i < item.n_turns; i++) {
@@ -106,7 +128,11 @@ static void check_recall(const struct recall_plan *plan)
         assert_true(before == tokens.think_close || before == tokens.think_open);
         assert_int_equal(item.ids.data[turn->end - 1], tokens.eos);
         assert_true(turn->begin < turn->end && turn->end <= (int32_t)item.ids.len);
+        check_forgotten(&item, turn, plan->thinking && !plan->tools && plan->place != PLACE_TOOL);
     }
+    assert_int_equal(count_of(all, "note it.") > 0,
+                     plan->thinking && (plan->tools || plan->place == PLACE_TOOL) &&
+                         (plan->place == PLACE_USER || plan->decoys > 0));
     assert_int_equal(item.ids.data[item.ids.len - 1],
                      plan->thinking ? tokens.think_open : tokens.think_close);
     free(all);
@@ -129,6 +155,54 @@ static void test_recall(void **state)
                 check_recall(&plan);
             }
         }
+    }
+}
+
+/* A value lies on every edge, and nowhere else; every item asks for another one. */
+static void check_edges(int32_t length, int32_t step, uint64_t seed, int32_t wanted)
+{
+    static struct audit_item items[AUDIT_EDGES_MAX];
+    struct edges_plan plan = {seed, length, step};
+    int32_t n = conversation_edges(&text, &plan, items);
+    assert_int_equal(n, wanted);
+    for (int32_t i = 0; i < n; i++) {
+        const struct audit_item *item = &items[i];
+        int32_t edge = (item->value_at / step + 1) * step;
+        assert_in_range(edge, item->value_at + 1, item->value_at + item->value_n - 1);
+        assert_true(i == 0 || item->value_at > items[i - 1].value_at);
+        assert_in_range(item->ids.len, length - 100, length);
+        assert_true(item->value_at + item->value_n < (int32_t)item->ids.len - SLIDING_WINDOW);
+        char *all = spell(item->ids.data, (int32_t)item->ids.len);
+        assert_int_equal(count_of(all, item->value), 1);
+        char *value = spell(item->ids.data + item->value_at, item->value_n);
+        assert_string_equal(value + 1, item->value);
+        free(value);
+        free(all);
+    }
+    for (int32_t i = 0; i < n; i++)
+        audit_item_free(&items[i]);
+}
+
+static void test_edges(void **state)
+{
+    (void)state;
+    check_edges(2048, STEP_TOKENS_MAX, 1, 7); /* the eighth edge is the end */
+    check_edges(2048, STEP_TOKENS_MAX / 4, 2, 29);
+    check_edges(4096, STEP_TOKENS_MAX / 2, 3, 30);
+    check_edges(200, STEP_TOKENS_MAX, 4, 0);
+}
+
+/* Where steps are shorter than facts or more than there is room for, some edges go without. */
+static void test_edges_crowded(void **state)
+{
+    (void)state;
+    static struct audit_item items[AUDIT_EDGES_MAX];
+    struct edges_plan plan = {5, 3000, 16};
+    int32_t n = conversation_edges(&text, &plan, items);
+    assert_in_range(n, 60, AUDIT_EDGES_MAX);
+    for (int32_t i = 0; i < n; i++) {
+        assert_true(items[i].value_at / 16 < (items[i].value_at + items[i].value_n - 1) / 16);
+        audit_item_free(&items[i]);
     }
 }
 
@@ -170,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_needle_places), cmocka_unit_test(test_needle_refused),
         cmocka_unit_test(test_recall),        cmocka_unit_test(test_seeds),
+        cmocka_unit_test(test_edges),         cmocka_unit_test(test_edges_crowded),
         cmocka_unit_test(test_grade),
     };
     return cmocka_run_group_tests(tests, open_text, close_tokenizer);
