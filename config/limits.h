@@ -261,6 +261,9 @@
 #define KEYS_MAX 256
 /* A label for people. */
 #define KEY_NAME_BYTES_MAX 64
+/* Life of the key that the box tests itself with, which asks for one token: HEART_TOKEN_MS, and
+ * more. */
+#define KEY_PASS_MS 180000
 /* KEYS_MAX lines of at most 253 bytes (139 and all limits), and room for comments. */
 #define KEYS_FILE_BYTES_MAX (96 * 1024)
 /* Answers without a valid key that an address gets a minute, until it is told to wait: a person who

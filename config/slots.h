@@ -35,7 +35,6 @@
 #define HEART_TOKEN_MS     120000
 #define HEART_STALE_MS     90000 /* without a beat: the engine is frozen and the machine is reset */
 #define HEART_ANSWER_BYTES 65536
-#define HEART_KEY_NAME     "self-test" /* an API key that lives as long as the test */
 
 /* ---- the hardware watchdog ------------------------------------------------------------------- */
 #define WATCHDOG_DEVICE  "/dev/watchdog"

@@ -19,8 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ID_CHARS     8  /* of an API key, engine/api/keys.h */
-#define SECRET_CHARS 44 /* "ds_", id, "_", 32 random ones */
+#define SECRET_CHARS 44 /* of an API key, engine/api/keys.h */
 #define NAME_BYTES   128
 
 static struct client client; /* large: it holds whole answers */
@@ -122,26 +121,6 @@ static bool find_value(const char *name, char *value, size_t cap)
     return false;
 }
 
-/* Keys of this name are ours: of this test, or of one that a power cut ended. */
-static void delete_keys(void)
-{
-    while (ask(BOX_ENGINE_SOCK, "keys", "list", NULL)) {
-        char id[ID_CHARS + 1] = "";
-        const char *line = client.answer.text.data;
-        for (; line != NULL && *line != '\0'; line = strchr(line, '\n')) {
-            line += *line == '\n';
-            size_t length = strcspn(line, "\n"), name = strlen(HEART_KEY_NAME);
-            if (length == ID_CHARS + 2 + name &&
-                memcmp(line + ID_CHARS + 2, HEART_KEY_NAME, name) == 0) {
-                memcpy(id, line, ID_CHARS);
-                break;
-            }
-        }
-        if (id[0] == '\0' || !ask(BOX_ENGINE_SOCK, "keys", "delete", id))
-            return;
-    }
-}
-
 /* At least one token was answered. */
 static bool has_token(const char *answer)
 {
@@ -172,18 +151,10 @@ static bool self_test(void)
     char model[NAME_BYTES], secret[SECRET_CHARS + 1];
     if (!ask(BOX_ENGINE_SOCK, "status", NULL, NULL) || !find_value("model", model, sizeof model))
         return false;
-    delete_keys();
-    const char *found = NULL;
-    if (ask(BOX_ENGINE_SOCK, "keys", "create", HEART_KEY_NAME))
-        found = strstr(client.answer.text.data, "ds_");
-    if (found == NULL) { /* a full disk takes no key, and is no reason to fall back */
-        fprintf(stderr, "heart: no key for the self-test; /healthz alone decides\n");
-        return true;
-    }
-    snprintf(secret, sizeof secret, "%.*s", SECRET_CHARS, found);
-    bool good = one_token(model, secret);
-    delete_keys();
-    return good;
+    if (!ask(BOX_ENGINE_SOCK, "keys", "pass", NULL))
+        return false;
+    snprintf(secret, sizeof secret, "%.*s", SECRET_CHARS, client.answer.text.data);
+    return one_token(model, secret);
 }
 
 int main(void)

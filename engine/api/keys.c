@@ -4,6 +4,7 @@
  */
 #include "engine/api/keys.h"
 
+#include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "kernels/check.h"
 
@@ -33,10 +34,12 @@ struct table {
 };
 
 struct keys {
-    pthread_mutex_t lock; /* protects table */
+    pthread_mutex_t lock; /* protects table, pass and pass_end_ms */
     pthread_mutex_t edit; /* one change at a time; taken before lock */
     char path[PATH_BYTES];
     struct table table, next; /* next: being read, belongs to whoever holds edit */
+    struct entry pass;
+    uint64_t pass_end_ms; /* it is a key until then */
 };
 
 /* ---- one line ------------------------------------------------------------------------------- */
@@ -245,6 +248,8 @@ bool keys_check(struct keys *keys, const char *secret, size_t len, struct key *o
     static const struct entry NOBODY;
     pthread_mutex_lock(&keys->lock);
     const struct entry *found = table_find(&keys->table, number);
+    if (found == NULL && number == keys->pass.key.number && clock_ms() < keys->pass_end_ms)
+        found = &keys->pass;
     const struct entry *entry = found != NULL ? found : &NOBODY;
     bool equal = sodium_memcmp(hash, entry->hash, HASH_BYTES) == 0;
     bool good = equal && found != NULL && key_limits_allow(&entry->key.limits, (int64_t)time(NULL));
@@ -323,6 +328,18 @@ enum status keys_create(struct keys *keys, const char *name, struct key *out,
     pthread_mutex_unlock(&keys->edit);
     buf_free(&text);
     return status;
+}
+
+void keys_pass(struct keys *keys, char secret[KEY_SECRET_CHARS + 1])
+{
+    struct entry pass = {.key.name = "self-test"};
+    pthread_mutex_lock(&keys->lock);
+    secret_make(&keys->table, secret, pass.hash);
+    memcpy(pass.key.id, secret + 3, KEY_ID_CHARS);
+    pass.key.number = id_number(pass.key.id, KEY_ID_CHARS);
+    keys->pass = pass;
+    keys->pass_end_ms = clock_ms() + KEY_PASS_MS;
+    pthread_mutex_unlock(&keys->lock);
 }
 
 /* Puts `line` in the place of the line of key `id`.  @return false: there is none */

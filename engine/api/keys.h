@@ -62,6 +62,9 @@ bool keys_check(struct keys *keys, const char *secret, size_t len, struct key *o
  */
 enum status MUST_CHECK keys_create(struct keys *keys, const char *name, struct key *out,
                                    char secret[KEY_SECRET_CHARS + 1], struct error *err);
+/** Makes a key that stands in no file and no list: with it the box tests itself.  It is unknown
+ * after KEY_PASS_MS, and once another one is made.  The caller wipes the secret. */
+void keys_pass(struct keys *keys, char secret[KEY_SECRET_CHARS + 1]);
 /** Removes a key and writes the file.  @err ERR_INPUT: no such id, or the file; ERR_IO */
 enum status MUST_CHECK keys_delete(struct keys *keys, const char *id, struct error *err);
 /** Sets a limit of a key, or takes it away (value NULL), and writes the file.  Requests that run

@@ -209,6 +209,8 @@ def keys_open_and_close_the_api(box):
     equal(box.http("/v1/models", key=secret.group(0))[0], 200, "with the new key")
     listed = box.ssh("keys list")[1]
     require("boot-test" in listed and secret.group(0) not in listed, "keys list says %r" % listed)
+    require("self-test" not in listed, "the key of the self-test is kept: %r" % listed)
+    require("heart: self-test passed" in box.ssh("log 2000")[1], "no self-test in the log")
     equal(box.ssh("keys delete " + secret.group(1))[0], 0, "keys delete")
     equal(box.http("/v1/models", key=secret.group(0))[0], 401, "with the deleted key")
     equal(box.ssh("keys delete " + secret.group(1))[0], 1, "keys delete again")

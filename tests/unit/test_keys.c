@@ -3,6 +3,7 @@
  * nothing else is, and that a change is whole or not at all.
  */
 #include "engine/api/keys.h"
+#include "engine/base/clock.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,6 +23,13 @@
 #define SECRET "ds_aB3dEf7h_0123456789abcdefghijklmnopqrstuv"
 #define HASH   "25681605661845865aa4eef4fc0e2f364b0a4f84e35c24b6c131b138b8a4d05f"
 #define LINE   "aB3dEf7h " HASH " laptop\n"
+
+/* The clock, held and moved by the tests. */
+static uint64_t now_ms;
+uint64_t clock_ms(void)
+{
+    return now_ms;
+}
 
 static char folder[] = "/tmp/v4box-keys-XXXXXX";
 static char path[64], temp[64];
@@ -315,6 +323,44 @@ static void test_capacity(void **state)
 
 /* A change works on the file as it is by now; one that can not be read or written changes nothing.
  */
+/* The key of the box's own test opens the API, stands nowhere, and goes by itself. */
+static void test_pass(void **state)
+{
+    (void)state;
+    struct keys *keys;
+    struct key key, listed[KEYS_MAX];
+    char first[KEY_SECRET_CHARS + 1], second[KEY_SECRET_CHARS + 1];
+    struct error err;
+    file_put(LINE, strlen(LINE));
+    now_ms = 1000;
+    assert_int_equal(keys_open(path, &keys, &err), OK);
+    assert_false(keys_check(keys, "ds_00000000_", 12, &key)); /* none was made yet */
+    keys_pass(keys, first);
+    assert_int_equal(strlen(first), KEY_SECRET_CHARS);
+    assert_true(keys_check(keys, first, KEY_SECRET_CHARS, &key));
+    assert_string_equal(key.name, "self-test");
+    assert_memory_equal(key.id, first + 3, KEY_ID_CHARS);
+    assert_true(keys_check(keys, SECRET, KEY_SECRET_CHARS, listed));
+    assert_int_equal(keys_list(keys, listed), 1);
+    assert_string_equal(file_get(), LINE);
+    assert_int_equal(keys_delete(keys, key.id, &err), ERR_INPUT);
+    assert_int_equal(keys_limit(keys, "aB3dEf7h", "rate", "5", &err), OK); /* it outlives changes */
+    assert_true(keys_check(keys, first, KEY_SECRET_CHARS, &key));
+    first[KEY_SECRET_CHARS - 1] ^= 1;
+    assert_false(keys_check(keys, first, KEY_SECRET_CHARS, &key));
+    first[KEY_SECRET_CHARS - 1] ^= 1;
+
+    keys_pass(keys, second);
+    assert_false(keys_check(keys, first, KEY_SECRET_CHARS, &key));
+    assert_true(keys_check(keys, second, KEY_SECRET_CHARS, &key));
+    now_ms += KEY_PASS_MS - 1;
+    assert_true(keys_check(keys, second, KEY_SECRET_CHARS, &key));
+    now_ms++;
+    assert_false(keys_check(keys, second, KEY_SECRET_CHARS, &key));
+    keys_close(keys);
+    unlink(path);
+}
+
 static void test_edited_file(void **state)
 {
     (void)state;
@@ -473,8 +519,9 @@ int main(void)
         cmocka_unit_test(test_malformed),    cmocka_unit_test(test_hostile_bytes),
         cmocka_unit_test(test_check),        cmocka_unit_test(test_create_and_delete),
         cmocka_unit_test(test_names),        cmocka_unit_test(test_capacity),
-        cmocka_unit_test(test_edited_file),  cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_limits),       cmocka_unit_test(test_seal),
+        cmocka_unit_test(test_pass),         cmocka_unit_test(test_edited_file),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_seal),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
