@@ -110,9 +110,9 @@ enum status MUST_CHECK engine_create(struct model *take_model, const struct engi
 /** Cancels what runs, delivers the last events, joins the thread.  Accepts NULL. */
 void engine_destroy(struct engine *engine);
 
-/** @err ERR_CAPACITY: the queue is full, or the engine goes down; ERR_INPUT: prompt and answer do not fit the context, an id
- * is outside the vocabulary, more than STOP_IDS_MAX stop ids, or sampling, top_logprobs or priority
- * is out of range.
+/** @err ERR_CAPACITY: the queue is full, or the engine goes down; ERR_INPUT: prompt and answer do
+ * not fit the context, an id is outside the vocabulary, more than STOP_IDS_MAX stop ids, or
+ * sampling, top_logprobs or priority is out of range.
  *  @return the request's number in *out (never reused) */
 enum status MUST_CHECK engine_submit(struct engine *engine, const struct engine_request *request,
                                      engine_event_fn *on_event, void *user, uint64_t *out,
