@@ -52,7 +52,7 @@ static const char *const TEXT_TYPES[] = {"text", NULL};
 /* The texts so far as a message of the user. */
 static void end_user_text(struct turn_job *t)
 {
-    tree_put(tree_add_message(t->job->messages, "user"), "content", tree_new_text(&t->text));
+    json_set(tree_add_message(t->job->messages, "user"), "content", tree_new_text(&t->text));
     t->text.len = 0;
     t->n_texts = 0;
 }
@@ -125,8 +125,8 @@ static bool take_result(struct turn_job *t, struct json_object *block, const cha
         if (t->n_texts > 0)
             end_user_text(t);
         struct json_object *message = tree_add_message(t->job->messages, "tool");
-        tree_put(message, "tool_call_id", json_object_get(id));
-        tree_put(message, "content", tree_new_text(&text));
+        json_set(message, "tool_call_id", json_object_get(id));
+        json_set(message, "content", tree_new_text(&text));
         t->n_results++;
     }
     buf_free(&text);
@@ -203,13 +203,13 @@ static bool take_assistant(struct job *job, struct json_object *content, const c
         good = api_fail(job->err, API_UNSUPPORTED, "%s", path);
     if (good) {
         struct json_object *message = tree_add_message(job->messages, "assistant");
-        tree_put(message, "content", tree_new_text(&t.text));
+        json_set(message, "content", tree_new_text(&t.text));
         if (t.n_thoughts > 0)
-            tree_put(message, "reasoning_content", tree_new_text(&t.reasoning));
+            json_set(message, "reasoning_content", tree_new_text(&t.reasoning));
         if (t.calls != NULL)
-            tree_put(message, "tool_calls", json_object_get(t.calls));
+            json_set(message, "tool_calls", json_object_get(t.calls));
         if (job->last) /* an answer that the client has begun */
-            tree_put(message, "prefix", json_object_new_boolean(true));
+            json_set(message, "prefix", json_object_new_boolean(true));
     }
     json_object_put(t.calls);
     buf_free(&t.text);
@@ -227,7 +227,7 @@ static bool take_system(struct job *job, struct json_object *content, const char
     if (job->begun)
         buf_puts(&text, REMINDER_END);
     if (good)
-        tree_put(tree_add_message(job->messages, job->begun ? "user" : "system"), "content",
+        json_set(tree_add_message(job->messages, job->begun ? "user" : "system"), "content",
                  tree_new_text(&text));
     buf_free(&text);
     return good;
@@ -270,7 +270,7 @@ static bool copy_messages(struct job *job)
     if (n > MESSAGES_MAX)
         return api_fail_limit(job->err, API_COUNT, "messages", MESSAGES_MAX, (int64_t)n);
     job->messages = json_object_new_array_ext((int)n + 1);
-    tree_put(job->to, "messages", job->messages);
+    json_set(job->to, "messages", job->messages);
     if (system != NULL && !take_system(job, system, "system"))
         return false;
     for (size_t i = 0; i < n; i++) {
@@ -311,7 +311,7 @@ static bool copy_tools(struct job *job, struct json_object *tools)
     if (n > TOOLS_MAX)
         return api_fail_limit(job->err, API_COUNT, "tools", TOOLS_MAX, (int64_t)n);
     struct json_object *to = json_object_new_array();
-    tree_put(job->to, "tools", to);
+    json_set(job->to, "tools", to);
     for (size_t i = 0; i < n; i++) {
         if (!copy_tool(job, json_object_array_get_idx(tools, i), i, to))
             return false;
@@ -324,7 +324,7 @@ static bool copy_named_choice(struct job *job, struct json_object *choice)
     struct json_object *name;
     if (!tree_take_string(choice, "tool_choice", "name", &name, job->err))
         return false;
-    tree_put(job->to, "tool_choice", tree_new_choice(name));
+    json_set(job->to, "tool_choice", tree_new_choice(name));
     return true;
 }
 
@@ -342,14 +342,14 @@ static bool copy_choice(struct job *job, struct json_object *choice)
     if (single != NULL && !json_object_is_type(single, json_type_boolean))
         return api_fail(job->err, API_TYPE, "tool_choice.disable_parallel_tool_use");
     if (single != NULL)
-        tree_put(job->to, "parallel_tool_calls",
+        json_set(job->to, "parallel_tool_calls",
                  json_object_new_boolean(!json_object_get_boolean(single)));
     for (size_t i = 0; i < sizeof WORDS / sizeof WORDS[0]; i++) {
         if (!json_text_is(type, WORDS[i].type))
             continue;
         if (WORDS[i].word == NULL)
             return copy_named_choice(job, choice);
-        tree_put(job->to, "tool_choice", json_object_new_string(WORDS[i].word));
+        json_set(job->to, "tool_choice", json_object_new_string(WORDS[i].word));
         return true;
     }
     return api_fail(job->err, API_VALUE, "tool_choice.type");
@@ -363,7 +363,7 @@ static bool copy_stops(struct job *job, struct json_object *stops)
     if (!json_object_is_type(stops, json_type_array))
         return api_fail(job->err, API_TYPE, "stop_sequences");
     if (json_object_array_length(stops) > 0)
-        tree_put(job->to, "stop", json_object_get(stops));
+        json_set(job->to, "stop", json_object_get(stops));
     return true;
 }
 
@@ -379,7 +379,7 @@ static bool copy_format(struct job *job, struct json_object *format)
         return api_fail(job->err, API_MISSING, "%s.%s", PATH, type == NULL ? "type" : "schema");
     if (!json_text_is(type, "json_schema"))
         return api_fail(job->err, API_VALUE, "%s.type", PATH);
-    tree_put(job->to, "response_format", tree_new_format(schema, true));
+    json_set(job->to, "response_format", tree_new_format(schema, true));
     return true;
 }
 
@@ -390,7 +390,7 @@ static bool copy_output(struct job *job, struct json_object *config)
     struct json_object *effort = json_member(config, "effort", NULL);
     struct json_object *format = json_member(config, "format", NULL);
     if (effort != NULL)
-        tree_put(job->to, "reasoning_effort", json_object_get(effort));
+        json_set(job->to, "reasoning_effort", json_object_get(effort));
     return format == NULL || copy_format(job, format);
 }
 

@@ -36,14 +36,9 @@ bool json_text_is(struct json_object *value, const char *text)
            memcmp(json_object_get_string(value), text, strlen(text)) == 0;
 }
 
-static void put(struct json_object *object, const char *key, struct json_object *take_value)
-{
-    ASSERT(json_object_object_add(object, key, take_value) == 0);
-}
-
 static void put_same(struct json_object *object, const char *key, struct json_object *value)
 {
-    put(object, key, json_object_get(value));
+    json_set(object, key, json_object_get(value));
 }
 
 /* ---- content -------------------------------------------------------------------------------- */
@@ -77,8 +72,8 @@ static bool join_parts(const struct job *job, struct json_object *parts)
     for (size_t i = 0; good && i < n; i++)
         good = add_part(job, i, json_object_array_get_idx(parts, i), &text);
     if (good)
-        put(job->to, "content",
-            json_object_new_string_len(text.len == 0 ? "" : text.data, (int)text.len));
+        json_set(job->to, "content",
+                 json_object_new_string_len(text.len == 0 ? "" : text.data, (int)text.len));
     buf_free(&text);
     return good;
 }
@@ -97,7 +92,7 @@ static bool copy_content(const struct job *job, bool optional)
         return fail(job, API_TYPE, ".content");
     if (!optional)
         return fail(job, API_MISSING, ".content");
-    put(job->to, "content", json_object_new_string(""));
+    json_set(job->to, "content", json_object_new_string(""));
     return true;
 }
 
@@ -154,13 +149,13 @@ static bool copy_call(const struct job *job, size_t idx, struct json_object *cal
     struct json_object *to = json_object_new_object(), *to_function = json_object_new_object();
     json_object_array_add(calls, to);
     put_same(to, "id", id);
-    put(to, "type", json_object_new_string("function"));
-    put(to, "function", to_function);
+    json_set(to, "type", json_object_new_string("function"));
+    json_set(to, "function", to_function);
     put_same(to_function, "name", name);
     if (non_empty(arguments))
         put_same(to_function, "arguments", arguments);
     else /* a call without arguments, in one of its spellings */
-        put(to_function, "arguments", json_object_new_string("{}"));
+        json_set(to_function, "arguments", json_object_new_string("{}"));
     return true;
 }
 
@@ -177,7 +172,7 @@ static bool copy_calls(const struct job *job)
     if (n > TOOL_CALLS_MAX)
         return fail(job, API_COUNT, ".tool_calls");
     struct json_object *to = json_object_new_array_ext((int)n);
-    put(job->to, "tool_calls", to);
+    json_set(job->to, "tool_calls", to);
     for (size_t i = 0; i < n; i++) {
         if (!copy_call(job, i, json_object_array_get_idx(calls, i), to))
             return false;
@@ -202,7 +197,7 @@ static bool copy_assistant(const struct job *job)
          * call nothing can go on. */
         if (!job->last || !job->asked || json_member(job->from, "tool_calls", NULL) != NULL)
             return fail(job, API_UNSUPPORTED, ".prefix");
-        put(job->to, OPEN_END, json_object_new_boolean(true));
+        json_set(job->to, OPEN_END, json_object_new_boolean(true));
     } else if (job->last) {
         return fail(job, API_UNSUPPORTED, ".role");
     }
@@ -254,7 +249,7 @@ static bool copy_message(const struct job *job)
     /* The chat format opens the answer behind a user's turn or a tool's result and nowhere else. */
     if (job->last && !role->ends)
         return fail(job, API_UNSUPPORTED, ".role");
-    put(job->to, "role", json_object_new_string(role->rendered));
+    json_set(job->to, "role", json_object_new_string(role->rendered));
     return role->copy(job);
 }
 

@@ -58,11 +58,11 @@ static void end_turn(struct job *job)
     struct turn_job *t = &job->turn;
     if (t->open) {
         struct json_object *message = tree_add_message(job->messages, "assistant");
-        tree_put(message, "content", tree_new_text(&t->text));
+        json_set(message, "content", tree_new_text(&t->text));
         if (t->n_thoughts > 0)
-            tree_put(message, "reasoning_content", tree_new_text(&t->reasoning));
+            json_set(message, "reasoning_content", tree_new_text(&t->reasoning));
         if (t->calls != NULL)
-            tree_put(message, "tool_calls", json_object_get(t->calls));
+            json_set(message, "tool_calls", json_object_get(t->calls));
     }
     turn_clear(t);
 }
@@ -156,8 +156,8 @@ static bool take_output(struct job *job, struct json_object *item, const char *p
     bool good = add_text(job, item, path, "output", TEXT_TYPES, &n, &text);
     if (good) {
         struct json_object *message = tree_add_message(job->messages, "tool");
-        tree_put(message, "tool_call_id", json_object_get(id));
-        tree_put(message, "content", tree_new_text(&text));
+        json_set(message, "tool_call_id", json_object_get(id));
+        json_set(message, "content", tree_new_text(&text));
     }
     buf_free(&text);
     return good;
@@ -171,7 +171,7 @@ static bool take_other(struct job *job, struct json_object *item, const char *pa
     end_turn(job);
     bool good = add_text(job, item, path, "content", TEXT_TYPES, &n, &text);
     if (good)
-        tree_put(tree_add_message(job->messages, role), "content", tree_new_text(&text));
+        json_set(tree_add_message(job->messages, role), "content", tree_new_text(&text));
     buf_free(&text);
     return good;
 }
@@ -249,11 +249,11 @@ static bool copy_input(struct job *job)
     struct json_object *input = json_member(job->from, "input", NULL);
     struct json_object *instructions = json_member(job->from, "instructions", NULL);
     job->messages = json_object_new_array();
-    tree_put(job->to, "messages", job->messages);
+    json_set(job->to, "messages", job->messages);
     if (instructions != NULL && !json_is_string(instructions))
         return api_fail(job->err, API_TYPE, "instructions");
     if (instructions != NULL)
-        tree_put(tree_add_message(job->messages, "system"), "content",
+        json_set(tree_add_message(job->messages, "system"), "content",
                  json_object_get(instructions));
     if (input == NULL)
         return api_fail(job->err, API_MISSING, "input");
@@ -261,7 +261,7 @@ static bool copy_input(struct job *job)
         return take_items(job, input);
     if (!json_is_string(input))
         return api_fail(job->err, API_TYPE, "input");
-    tree_put(tree_add_message(job->messages, "user"), "content", json_object_get(input));
+    json_set(tree_add_message(job->messages, "user"), "content", json_object_get(input));
     return true;
 }
 
@@ -278,7 +278,7 @@ static bool copy_tools(struct job *job, struct json_object *tools)
     if (n > TOOLS_MAX)
         return api_fail_limit(job->err, API_COUNT, "tools", TOOLS_MAX, (int64_t)n);
     struct json_object *to = json_object_new_array();
-    tree_put(job->to, "tools", to);
+    json_set(job->to, "tools", to);
     for (size_t i = 0; i < n; i++) {
         char path[API_PARAM_BYTES];
         struct json_object *tool = json_object_array_get_idx(tools, i);
@@ -299,7 +299,7 @@ static bool copy_choice(struct job *job, struct json_object *choice)
 {
     struct json_object *name;
     if (!json_is_object(choice)) {
-        tree_put(job->to, "tool_choice", json_object_get(choice));
+        json_set(job->to, "tool_choice", json_object_get(choice));
         return true;
     }
     if (!tree_check_block(choice, "tool_choice", job->err))
@@ -308,7 +308,7 @@ static bool copy_choice(struct job *job, struct json_object *choice)
         return api_fail(job->err, API_UNSUPPORTED, "tool_choice.type");
     if (!tree_take_string(choice, "tool_choice", "name", &name, job->err))
         return false;
-    tree_put(job->to, "tool_choice", tree_new_choice(name));
+    json_set(job->to, "tool_choice", tree_new_choice(name));
     return true;
 }
 
@@ -333,14 +333,14 @@ static bool copy_text(struct job *job, struct json_object *text)
     struct json_object *schema = json_member(format, "schema", NULL);
     struct json_object *strict = json_member(format, "strict", NULL);
     if (!json_text_is(json_member(format, "type", NULL), "json_schema")) {
-        tree_put(job->to, "response_format", json_object_get(format));
+        json_set(job->to, "response_format", json_object_get(format));
         return true;
     }
     if (schema == NULL)
         return api_fail(job->err, API_MISSING, "text.format.schema");
     if (strict != NULL && !json_object_is_type(strict, json_type_boolean))
         return api_fail(job->err, API_TYPE, "text.format.strict");
-    tree_put(job->to, "response_format",
+    json_set(job->to, "response_format",
              tree_new_format(schema, strict != NULL && json_object_get_boolean(strict)));
     return true;
 }
@@ -352,7 +352,7 @@ static bool copy_include(struct job *job, struct json_object *include)
         return api_fail(job->err, API_TYPE, "include");
     for (size_t i = 0; i < json_object_array_length(include); i++) {
         if (json_text_is(json_object_array_get_idx(include, i), LOGPROBS_WORD))
-            tree_put(job->to, "logprobs", json_object_new_boolean(true));
+            json_set(job->to, "logprobs", json_object_new_boolean(true));
     }
     return true;
 }

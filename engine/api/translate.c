@@ -99,17 +99,12 @@ bool tree_read_text(struct json_object *value, const char *path, const char *con
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-void tree_put(struct json_object *object, const char *key, struct json_object *take_value)
-{
-    ASSERT(json_object_object_add(object, key, take_value) == 0);
-}
-
 void tree_put_member(struct json_object *to, const char *key, struct json_object *from,
                      const char *from_key)
 {
     struct json_object *value = json_member(from, from_key, NULL);
     if (value != NULL)
-        tree_put(to, key, json_object_get(value));
+        json_set(to, key, json_object_get(value));
 }
 
 bool tree_copy(struct json_object *to, struct json_object *from, const struct tree_field *fields,
@@ -120,7 +115,7 @@ bool tree_copy(struct json_object *to, struct json_object *from, const struct tr
         if (value == NULL)
             continue;
         if (fields[i].copy == NULL)
-            tree_put(to, fields[i].to, json_object_get(value));
+            json_set(to, fields[i].to, json_object_get(value));
         else if (!fields[i].copy(job, value))
             return false;
     }
@@ -142,7 +137,7 @@ static struct json_object *add_object(struct json_object *array)
 struct json_object *tree_add_message(struct json_object *messages, const char *role)
 {
     struct json_object *message = add_object(messages);
-    tree_put(message, "role", json_object_new_string(role));
+    json_set(message, "role", json_object_new_string(role));
     return message;
 }
 
@@ -150,8 +145,8 @@ struct json_object *tree_add_message(struct json_object *messages, const char *r
 static struct json_object *put_function(struct json_object *object)
 {
     struct json_object *function = json_object_new_object();
-    tree_put(object, "type", json_object_new_string("function"));
-    tree_put(object, "function", function);
+    json_set(object, "type", json_object_new_string("function"));
+    json_set(object, "function", function);
     return function;
 }
 
@@ -159,10 +154,10 @@ void tree_add_call(struct json_object *calls, struct json_object *id, struct jso
                    struct json_object *take_arguments)
 {
     struct json_object *call = add_object(calls);
-    tree_put(call, "id", json_object_get(id));
+    json_set(call, "id", json_object_get(id));
     struct json_object *function = put_function(call);
-    tree_put(function, "name", json_object_get(name));
-    tree_put(function, "arguments", take_arguments);
+    json_set(function, "name", json_object_get(name));
+    json_set(function, "arguments", take_arguments);
 }
 
 struct json_object *tree_add_function(struct json_object *tools)
@@ -173,17 +168,17 @@ struct json_object *tree_add_function(struct json_object *tools)
 struct json_object *tree_new_format(struct json_object *schema, bool strict)
 {
     struct json_object *format = json_object_new_object(), *named = json_object_new_object();
-    tree_put(format, "type", json_object_new_string("json_schema"));
-    tree_put(format, "json_schema", named);
-    tree_put(named, "name", json_object_new_string("answer"));
-    tree_put(named, "strict", json_object_new_boolean(strict));
-    tree_put(named, "schema", json_object_get(schema));
+    json_set(format, "type", json_object_new_string("json_schema"));
+    json_set(format, "json_schema", named);
+    json_set(named, "name", json_object_new_string("answer"));
+    json_set(named, "strict", json_object_new_boolean(strict));
+    json_set(named, "schema", json_object_get(schema));
     return format;
 }
 
 struct json_object *tree_new_choice(struct json_object *name)
 {
     struct json_object *choice = json_object_new_object();
-    tree_put(put_function(choice), "name", json_object_get(name));
+    json_set(put_function(choice), "name", json_object_get(name));
     return choice;
 }

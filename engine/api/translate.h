@@ -38,7 +38,6 @@ bool tree_read_text(struct json_object *value, const char *path, const char *con
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-void tree_put(struct json_object *object, const char *key, struct json_object *take_value);
 /** Moves a reference of `from`'s member, if there is one, under another name.  */
 void tree_put_member(struct json_object *to, const char *key, struct json_object *from,
                      const char *from_key);

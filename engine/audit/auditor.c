@@ -124,16 +124,16 @@ static void put_run(struct json_object *report, const struct order *order)
 {
     struct json_object *run = json_object_new_object();
     bool searches = strcmp(order->what.what, "isolate") == 0;
-    result_put(run, "id", json_object_new_int(order->id));
-    result_put(run, "time_s", json_object_new_int64(order->started_s));
-    result_put(run, "by", json_object_new_string(order->scheduled ? "schedule" : "operator"));
-    result_put(run, "what", json_object_new_string(order->what.what));
+    json_set(run, "id", json_object_new_int(order->id));
+    json_set(run, "time_s", json_object_new_int64(order->started_s));
+    json_set(run, "by", json_object_new_string(order->scheduled ? "schedule" : "operator"));
+    json_set(run, "what", json_object_new_string(order->what.what));
     if (searches)
-        result_put(run, "test", json_object_new_string(audit_test_name(order->what.test)));
-    result_put(run, "percent", json_object_new_int(order->what.percent));
-    result_put(run, "exclusive", json_object_new_boolean(order->exclusive));
-    result_put(run, "starts", json_object_new_int(0));
-    result_put(report, "run", run);
+        json_set(run, "test", json_object_new_string(audit_test_name(order->what.test)));
+    json_set(run, "percent", json_object_new_int(order->what.percent));
+    json_set(run, "exclusive", json_object_new_boolean(order->exclusive));
+    json_set(run, "starts", json_object_new_int(0));
+    json_set(report, "run", run);
 }
 
 static int starts_of(struct json_object *report)
@@ -148,8 +148,8 @@ static void keep(struct auditor *a, struct audit_work *w, enum archive_state sta
     struct json_object *run = report_member(w->report, "run");
     struct error err;
     audit_work_judge(w, whole, spent_s);
-    result_put(run, "state", json_object_new_string(archive_state_name(state)));
-    result_put(run, "starts", json_object_new_int(starts));
+    json_set(run, "state", json_object_new_string(archive_state_name(state)));
+    json_set(run, "starts", json_object_new_int(starts));
     if (archive_put(a->archive, w->report, &err) != OK)
         log_line(LOG_LEVEL_ERROR, "audit", "%s", err.text);
 }

@@ -12,7 +12,7 @@
 
 static void put_text(struct json_object *object, const char *key, const char *text)
 {
-    result_put(object, key, json_object_new_string(text));
+    json_set(object, key, json_object_new_string(text));
 }
 
 /* ---- the proof ------------------------------------------------------------------------------- */
@@ -43,8 +43,8 @@ static struct json_object *cell_json(const struct proof *proof, int row, int kin
     put_text(out, "kind", proof_kind_name(kind));
     put_text(out, "leg", leg_name(leg));
     put_text(out, "state", proof_state_name(cell->state));
-    result_put(out, "witnessed", json_object_new_int64((int64_t)cell->rows));
-    result_put(out, "counts", json_object_new_boolean(evidence_counts(cell)));
+    json_set(out, "witnessed", json_object_new_int64((int64_t)cell->rows));
+    json_set(out, "counts", json_object_new_boolean(evidence_counts(cell)));
     put_text(out, "why", cell->why);
     return out;
 }
@@ -93,7 +93,7 @@ struct json_object *evidence_proof(const struct proof *proof, struct json_object
     struct json_object *numbers = result_part(out, "numbers", false);
     for (int state = PROOF_LIVE; state < PROOF_STATES; state++)
         result_number(numbers, proof_state_name((enum proof_state)state), proof->counts[state]);
-    result_put(report, "rows", rows);
+    json_set(report, "rows", rows);
     return out;
 }
 
@@ -116,7 +116,7 @@ static struct json_object *entry_json(const struct rank_entry *e, bool chosen)
     struct json_object *out = json_object_new_object();
     put_text(out, "row", row->name);
     put_text(out, "value", row->values[e->value].name);
-    result_put(out, "chosen", json_object_new_boolean(chosen));
+    json_set(out, "chosen", json_object_new_boolean(chosen));
     put_text(out, "tier", e->ran ? rank_tier_name(e->tier) : "did not run here");
     if (e->ran) {
         result_number(out, "kl", e->kl_mean);
@@ -152,7 +152,7 @@ struct json_object *evidence_rank(const struct rank *rank, const struct profile 
     } else if (over == 0) {
         buf_puts(&why, "every value of the profile costs what its row may");
     }
-    result_put(report, "ranking", ranking);
+    json_set(report, "ranking", ranking);
     struct json_object *out =
         result_new("rank", *verdict, buf_cstr(&why), n, "KL alone within the row's budget");
     buf_free(&why);

@@ -34,11 +34,10 @@ void report_sign(struct json_object *report, const uint8_t seed[REPORT_SEED_BYTE
     sodium_memzero(secret, sizeof secret);
     buf_free(&text);
     struct json_object *out = json_object_new_object();
-    result_put(out, "key",
-               json_object_new_string(sodium_bin2hex(hex, sizeof hex, key, sizeof key)));
-    result_put(out, "value",
-               json_object_new_string(sodium_bin2hex(hex, sizeof hex, value, sizeof value)));
-    result_put(report, MEMBER, out);
+    json_set(out, "key", json_object_new_string(sodium_bin2hex(hex, sizeof hex, key, sizeof key)));
+    json_set(out, "value",
+             json_object_new_string(sodium_bin2hex(hex, sizeof hex, value, sizeof value)));
+    json_set(report, MEMBER, out);
 }
 
 /* Exactly `n` bytes of hexadecimal digits. */
@@ -61,7 +60,7 @@ enum status report_verify(struct json_object *report, const char *key, struct er
     json_object_object_del(report, MEMBER);
     struct buf text = {0};
     json_dump(&text, report);
-    result_put(report, MEMBER, signature);
+    json_set(report, MEMBER, signature);
     bool good =
         crypto_sign_verify_detached(value, (const uint8_t *)text.data, text.len, public_key) == 0;
     buf_free(&text);

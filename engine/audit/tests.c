@@ -82,27 +82,22 @@ bool audit_cancelled(const struct audit_run *run)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-void result_put(struct json_object *object, const char *key, struct json_object *take_value)
-{
-    ASSERT(json_object_object_add(object, key, take_value) == 0);
-}
-
 struct json_object *result_new(const char *name, enum audit_verdict verdict, const char *why,
                                int64_t n, const char *gate)
 {
     struct json_object *out = json_object_new_object();
-    result_put(out, "name", json_object_new_string(name));
-    result_put(out, "verdict", json_object_new_string(audit_verdict_name(verdict)));
-    result_put(out, "why", json_object_new_string(why));
-    result_put(out, "n", json_object_new_int64(n));
-    result_put(out, "gate", json_object_new_string(gate));
+    json_set(out, "name", json_object_new_string(name));
+    json_set(out, "verdict", json_object_new_string(audit_verdict_name(verdict)));
+    json_set(out, "why", json_object_new_string(why));
+    json_set(out, "n", json_object_new_int64(n));
+    json_set(out, "gate", json_object_new_string(gate));
     return out;
 }
 
 void result_number(struct json_object *object, const char *key, double value)
 {
     if (isfinite(value))
-        result_put(object, key, json_object_new_double(value));
+        json_set(object, key, json_object_new_double(value));
 }
 
 void result_estimate(struct json_object *result, double value, struct interval interval)
@@ -117,7 +112,7 @@ struct json_object *result_part(struct json_object *result, const char *key, boo
     struct json_object *part;
     if (!json_object_object_get_ex(result, key, &part)) {
         part = list ? json_object_new_array() : json_object_new_object();
-        result_put(result, key, part);
+        json_set(result, key, part);
     }
     return part;
 }
@@ -127,24 +122,24 @@ void result_grid(struct json_object *result, const char *title, const struct gri
 {
     ASSERT(n_lines <= GRID_LINES_MAX && n_columns <= GRID_COLUMNS_MAX);
     struct json_object *out = json_object_new_object();
-    result_put(out, "title", json_object_new_string(title));
+    json_set(out, "title", json_object_new_string(title));
     struct json_object *names = json_object_new_array(), *rows = json_object_new_array();
     for (int j = 0; j < n_columns; j++)
         json_object_array_add(names, json_object_new_string(columns[j]));
     for (int i = 0; i < n_lines; i++) {
         struct json_object *line = json_object_new_object(), *cells = json_object_new_array();
-        result_put(line, "label", json_object_new_string(lines[i]));
+        json_set(line, "label", json_object_new_string(lines[i]));
         for (int j = 0; j < n_columns; j++) {
             struct json_object *cell = json_object_new_object();
-            result_put(cell, "n", json_object_new_int(grid->n[i][j]));
-            result_put(cell, "right", json_object_new_int(grid->right[i][j]));
-            result_put(cell, "reference", json_object_new_int(grid->reference[i][j]));
+            json_set(cell, "n", json_object_new_int(grid->n[i][j]));
+            json_set(cell, "right", json_object_new_int(grid->right[i][j]));
+            json_set(cell, "reference", json_object_new_int(grid->reference[i][j]));
             json_object_array_add(cells, cell);
         }
-        result_put(line, "cells", cells);
+        json_set(line, "cells", cells);
         json_object_array_add(rows, line);
     }
-    result_put(out, "columns", names);
-    result_put(out, "lines", rows);
+    json_set(out, "columns", names);
+    json_set(out, "lines", rows);
     json_object_array_add(result_part(result, "grids", true), out);
 }

@@ -5,6 +5,7 @@
 #include "config/audit_gates.h"
 #include "engine/audit/stats.h"
 #include "engine/audit/tests.h"
+#include "engine/base/json.h"
 
 struct audit_gates {
     const char *profile;
@@ -16,7 +17,6 @@ const struct audit_gates *audit_gates(const struct profile *profile);
 bool audit_cancelled(const struct audit_run *run);
 
 /** Adds a member.  @own takes the value */
-void result_put(struct json_object *object, const char *key, struct json_object *take_value);
 /** A result with name, verdict, why, n and gate; the texts are copied. */
 struct json_object *result_new(const char *name, enum audit_verdict verdict, const char *why,
                                int64_t n, const char *gate);

@@ -84,12 +84,12 @@ static struct json_object *profile_json(const struct profile *profile)
     struct json_object *out = json_object_new_object(), *values = json_object_new_object();
     char hash[PROFILE_HASH_BYTES];
     profile_hash_text(profile, hash);
-    result_put(out, "name", json_object_new_string(profile->name));
-    result_put(out, "hash", json_object_new_string(hash));
+    json_set(out, "name", json_object_new_string(profile->name));
+    json_set(out, "hash", json_object_new_string(hash));
     for (int row = 0; row < PRECISION_ROWS; row++)
-        result_put(values, PRECISION[row].name,
-                   json_object_new_string(profile_value_name(profile, (enum precision_row)row)));
-    result_put(out, "values", values);
+        json_set(values, PRECISION[row].name,
+                 json_object_new_string(profile_value_name(profile, (enum precision_row)row)));
+    json_set(out, "values", values);
     return out;
 }
 
@@ -145,16 +145,16 @@ bool audit_engine_is(struct json_object *engine, const char *model)
 static struct json_object *report_new(const struct audit_work *w, const char *isa)
 {
     struct json_object *out = json_object_new_object(), *engine = json_object_new_object();
-    result_put(out, "schema", json_object_new_string(REPORT_SCHEMA));
-    result_put(engine, "version", json_object_new_string(V4BOX_VERSION));
-    result_put(engine, "model", json_object_new_string(w->lab->config->name));
-    result_put(engine, "isa", json_object_new_string(isa));
-    result_put(out, "engine", engine);
-    result_put(out, "profile", profile_json(&w->order.profile));
-    result_put(out, "reference", profile_json(&w->order.reference));
-    result_put(out, "seed", json_object_new_int(w->order.seed));
-    result_put(out, "budget", json_object_new_string(w->order.budget->name));
-    result_put(out, "tests", json_object_new_array());
+    json_set(out, "schema", json_object_new_string(REPORT_SCHEMA));
+    json_set(engine, "version", json_object_new_string(V4BOX_VERSION));
+    json_set(engine, "model", json_object_new_string(w->lab->config->name));
+    json_set(engine, "isa", json_object_new_string(isa));
+    json_set(out, "engine", engine);
+    json_set(out, "profile", profile_json(&w->order.profile));
+    json_set(out, "reference", profile_json(&w->order.reference));
+    json_set(out, "seed", json_object_new_int(w->order.seed));
+    json_set(out, "budget", json_object_new_string(w->order.budget->name));
+    json_set(out, "tests", json_object_new_array());
     return out;
 }
 
@@ -226,7 +226,7 @@ static void isolate_step(struct audit_work *w, const struct audit_run *run,
     if (w->lab->gone)
         json_object_put(isolation);
     else
-        result_put(w->report, "isolation", isolation);
+        json_set(w->report, "isolation", isolation);
 }
 
 enum status audit_work_step(struct audit_work *w, const char *step, enum audit_verdict *verdict,
@@ -265,7 +265,7 @@ enum status audit_work_step(struct audit_work *w, const char *step, enum audit_v
     if (w->lab->gone) {
         json_object_put(result);
     } else if (result != NULL) {
-        result_put(result, "seconds", json_object_new_double(((double)clock_ms() - start) / 1000));
+        json_set(result, "seconds", json_object_new_double(((double)clock_ms() - start) / 1000));
         json_object_array_add(report_member(w->report, "tests"), result);
     }
     return status;
@@ -275,6 +275,6 @@ void audit_work_judge(struct audit_work *w, bool whole, double spent_s)
 {
     enum audit_verdict verdict =
         whole ? w->verdict : audit_verdict_worst(w->verdict, VERDICT_UNDECIDED);
-    result_put(w->report, "spent_s", json_object_new_double(spent_s));
-    result_put(w->report, "verdict", json_object_new_string(audit_verdict_name(verdict)));
+    json_set(w->report, "spent_s", json_object_new_double(spent_s));
+    json_set(w->report, "verdict", json_object_new_string(audit_verdict_name(verdict)));
 }

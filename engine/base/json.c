@@ -413,3 +413,8 @@ struct json_object *json_member(struct json_object *object, const char *key, boo
         *is_null = present && value == NULL;
     return value;
 }
+
+void json_set(struct json_object *object, const char *key, struct json_object *take_value)
+{
+    ASSERT(json_object_object_add(object, key, take_value) == 0);
+}

@@ -32,19 +32,19 @@ static int setup(void **state)
 static struct json_object *report_make(int32_t id, const char *why)
 {
     struct json_object *report = json_object_new_object(), *run = json_object_new_object();
-    result_put(report, "schema", json_object_new_string(REPORT_SCHEMA));
-    result_put(report, "budget", json_object_new_string("quick"));
-    result_put(report, "verdict", json_object_new_string("FAIL"));
-    result_put(report, "spent_s", json_object_new_double(0.1));
-    result_put(run, "id", json_object_new_int(id));
-    result_put(run, "time_s", json_object_new_int64(1790000000 + id));
-    result_put(run, "by", json_object_new_string("schedule"));
-    result_put(run, "what", json_object_new_string("all"));
-    result_put(run, "state", json_object_new_string("finished"));
-    result_put(report, "run", run);
+    json_set(report, "schema", json_object_new_string(REPORT_SCHEMA));
+    json_set(report, "budget", json_object_new_string("quick"));
+    json_set(report, "verdict", json_object_new_string("FAIL"));
+    json_set(report, "spent_s", json_object_new_double(0.1));
+    json_set(run, "id", json_object_new_int(id));
+    json_set(run, "time_s", json_object_new_int64(1790000000 + id));
+    json_set(run, "by", json_object_new_string("schedule"));
+    json_set(run, "what", json_object_new_string("all"));
+    json_set(run, "state", json_object_new_string("finished"));
+    json_set(report, "run", run);
     struct json_object *tests = json_object_new_array();
     json_object_array_add(tests, result_new("floor", VERDICT_FAIL, why, 1, "equal"));
-    result_put(report, "tests", tests);
+    json_set(report, "tests", tests);
     return report;
 }
 

@@ -180,6 +180,12 @@ static void test_member(void **state)
     assert_null(json_member(value, "absent", &is_null));
     assert_false(is_null);
     assert_null(json_member(json_member(value, "x", NULL), "below", NULL));
+    json_set(value, "x", json_object_new_string("new"));
+    json_set(value, "y", NULL);
+    struct buf out = {0};
+    json_dump(&out, value);
+    assert_string_equal(buf_cstr(&out), "{\"n\": null, \"x\": \"new\", \"y\": null}");
+    buf_free(&out);
     json_object_put(value);
 }
 
