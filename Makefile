@@ -38,7 +38,7 @@ HOST_OPT = $(if $(filter kernels/% engine/model/%,$(1)),-O2,-O1)
 # Two libraries hold everything but the files with a main(); a program links what it uses of its own.
 # The box's own programs know nothing of the engine; all but the updater link no library of others.
 LIB_SRC := $(filter-out engine/main.c,$(wildcard engine/*.c engine/*/*.c kernels/*.c kernels/cpu/*.c))
-BOX_SRC := $(filter-out init/init.c init/console.c init/heart.c init/updater.c,$(wildcard init/*.c))
+BOX_SRC := $(filter-out init/init.c init/console.c init/heart.c init/updater.c init/tls.c,$(wildcard init/*.c))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 FORMAT_SRC := $(wildcard config/*.h engine/*.[ch] engine/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
               kernels/cuda/*.cu kernels/cuda/*.cuh \
@@ -49,7 +49,7 @@ HOST_LIB := build/host/libv4box.a
 MUSL_BOX := build/musl/libbox.a
 HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
-PROGRAMS := build/engine build/console build/init build/heart build/updater build/bundle build/synth
+PROGRAMS := build/engine build/console build/init build/heart build/updater build/tls build/bundle build/synth
 
 .PHONY: all help image run run-disk stop serve test unit run-unit gpu test-gpu bench-gpu soak-serve audit-faults test-harness bench-tokenizer bench-model bench-mask tidy fuzz fuzz-setup clean setup FORCE
 .SECONDARY:
@@ -94,6 +94,8 @@ build/console: build/musl/init/console.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/init: build/musl/init/init.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/heart: build/musl/init/heart.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/updater: build/musl/init/updater.o $(MUSL_BOX) ; $(LINK_MUSL)
+build/tls: build/musl/init/tls.o $(MUSL_BOX)
+	$(Q)musl-gcc $(LDFLAGS_MUSL) $^ -lcrypto -lpthread -o $@
 build/bundle: build/musl/tools/bundle.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/synth: build/musl/tools/synth.o $(MUSL_LIB) ; $(LINK_MUSL)
 # Does not ship, but must be built as what ships.
@@ -162,7 +164,7 @@ test: build/host/trace
 
 build/host/unit/test_init_%: build/host/obj/tests/unit/test_init_%.o $(HOST_BOX)
 	@mkdir -p $(@D)
-	$(Q)gcc $(LDFLAGS_HOST) $^ -lsodium -lcmocka -o $@
+	$(Q)gcc $(LDFLAGS_HOST) $^ -lsodium -lcrypto -lcmocka -o $@
 
 build/host/unit/%: build/host/obj/tests/unit/%.o $(HOST_LIB)
 	@mkdir -p $(@D)
@@ -215,12 +217,12 @@ $(MUSL_PREFIX)/packages: config/packages.txt $(wildcard tools/deps/*.sh) | setup
 
 # ---- the image ----------------------------------------------------------------------------------
 ROOTFS_SRC := $(shell find rootfs -type f) config/modules.list config/packages.txt config/busybox.config \
-              config/dropbear.h config/disk.txt config/update.pub tools/config_fs.py tools/image.sh tools/modules.sh $(wildcard tools/deps/*.sh)
+              config/dropbear.h config/front.cfg config/disk.txt config/update.pub tools/config_fs.py tools/image.sh tools/modules.sh $(wildcard tools/deps/*.sh)
 
 image: build/v4box.img ## assemble kernel, initramfs, bill of materials and the disk
 
 # Makes all four files; the others are never older.
-build/v4box-initramfs.cpio.zst: build/engine build/console build/init build/heart build/updater $(ROOTFS_SRC) | setup
+build/v4box-initramfs.cpio.zst: build/engine build/console build/init build/heart build/updater build/tls $(ROOTFS_SRC) | setup
 	@tools/image.sh $(CACHE) build
 
 # SECURE=DIR signs the system for Secure Boot with the keys in DIR; they are made when there are none.

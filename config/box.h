@@ -17,7 +17,7 @@
 #define BOX_FW_CFG      "/sys/firmware/qemu_fw_cfg/by_name/opt/v4box"
 #define BOX_SERIAL      "/dev/ttyS0"
 #define BOX_INTERFACE   "eth0" /* the kernel's first; choosing among several needs a config disk */
-#define BOX_API_LISTEN  "0.0.0.0:8080" /* plain HTTP: TLS comes with its own front process */
+#define BOX_API_SOCK    "/run/v4box/api.sock" /* the front's way to the engine; TLS is on 443 */
 #define BOX_SSH_PORT    "22"
 
 /* What outlives a reboot, when there is a disk; without one, a file system in memory lies here. */
@@ -30,6 +30,7 @@
 #define BOX_ADMIN_SSH     "/config/admin/.ssh"
 #define BOX_AUTHORIZED    "/config/admin/.ssh/authorized_keys"
 #define BOX_HOST_KEY      "/config/ssh_host_key"
+#define BOX_TLS           "/config/tls" /* the front's own */
 #define BOX_SETTINGS      "/config/settings"
 #define BOX_STARTS        "/config/starts" /* what init remembers of the last starts */
 #define BOX_CONFIG_GOOD   "/config/good" /* copies of the files above, each found good at a boot */
@@ -40,6 +41,29 @@
 #define BOX_UID_ROOT 0
 #define BOX_UID_ENGINE                                                                             \
     100 /* first free id of rootfs/etc/passwd; owns its sockets and the keys file */
+
+#define BOX_UID_FRONT     101 /* the TLS front; alone reads the private key */
+#define BOX_TEXT_OF(x)    #x
+#define BOX_UID_TEXT(uid) BOX_TEXT_OF(uid) /* for an argument */
+
+/* ---- the TLS front (config/front.cfg has its own limits) --------------------------------------
+ */
+#define FRONT_RUN       "/run/front"            /* of its user alone */
+#define FRONT_ADMIN     "/run/front/admin.sock" /* HAProxy's own commands */
+#define FRONT_HEART     "/run/front/heart.sock" /* a way through it without TLS, for the heart */
+#define FRONT_ANSWER_MS 5000
+#define TLS_SOCK        "/run/front/tls.sock"
+#define TLS_SERVED      "/run/front/certificate.pem" /* what the front reads: key and chain */
+#define TLS_STORED      "/config/tls/certificate.pem"
+#define TLS_COPY        "/config/tls/good.pem" /* of TLS_STORED, when a boot found it good */
+/* HAProxy takes a new one through a buffer of 16 KiB.  An RSA key of 4096 bits and a chain of four
+   take 11,000. */
+#define TLS_FILE_BYTES   12288
+#define TLS_CHAIN_MAX    4    /* public chains have two or three */
+#define TLS_SERIAL_BYTES 16   /* RFC 5280 allows 20 */
+#define TLS_NAME_BYTES   253  /* RFC 1035 */
+#define TLS_NAMES_BYTES  2048 /* CONTROL_ARGS_MAX of them */
+#define TLS_REQUEST_MS   120000
 
 /* ---- supervision ----------------------------------------------------------------------------- */
 #define SERVICE_STABLE_MS      10000 /* alive this long = the start was good, failures are forgotten */
@@ -65,8 +89,10 @@
 #define CONTROL_CLIENTS_MAX   4            /* one console each on serial and SSH, and two spare */
 #define CONTROL_CLIENT_MS     3000         /* a silent or slow client is dropped after this */
 #define CONTROL_ARGS_MAX      8
-#define CONTROL_WORD_BYTES    128 /* one command word; names of keys are shorter */
-#define CONTROL_DEPTH_MAX     16  /* nesting of an answer's data */
+#define CONTROL_WORD_BYTES    128         /* one command word; names of keys are shorter */
+#define CONTROL_DEPTH_MAX     16          /* nesting of an answer's data */
+#define SERVANT_STALL_MS      30000       /* a sender who says nothing for so long has gone */
+#define SERVANT_TEXT_BYTES    (32 * 1024) /* a chain of certificates is the longest answer */
 
 /* ---- console ----------------------------------------------------------------------------------
  */

@@ -35,6 +35,7 @@
 #define HEART_TOKEN_MS     120000
 #define HEART_STALE_MS     90000 /* without a beat: the engine is frozen and the machine is reset */
 #define HEART_ANSWER_BYTES 65536
+#define HEART_FRONT_PATH   "/alive" /* of config/front.cfg */
 
 /* ---- the hardware watchdog ------------------------------------------------------------------- */
 #define WATCHDOG_DEVICE  "/dev/watchdog"
@@ -46,7 +47,6 @@
 #define UPDATE_STATE     "/run/v4box/slots" /* what init tells the updater */
 #define UPDATE_KEY       "/etc/update.pub"
 #define UPDATE_BYTES_MAX (16 * 1024 * 1024) /* of one program; tools/uki.sh has the same limit */
-#define UPDATE_STALL_MS  30000              /* a sender who says nothing for so long has gone */
 #define UPDATE_MS        3600000 /* for all of it: 16 MB over 64 kbit/s take 34 minutes */
 #define UPDATE_ANSWER_MS 120000  /* writing and reading back 16 MB; the firmware's variables */
 #define UPDATE_BOARD     "v4box-x86_64"

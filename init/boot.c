@@ -2,6 +2,7 @@
 #include "init/boot.h"
 
 #include "config/box.h"
+#include "init/confine.h"
 #include "init/files.h"
 #include "init/network.h"
 #include "init/panic.h"
@@ -253,7 +254,8 @@ static bool step_folders(struct box *box)
 {
     (void)box;
     return mkdir(BOX_RUN, 0755) == 0 && chown(BOX_RUN, BOX_UID_ROOT, BOX_UID_ENGINE) == 0 &&
-           chmod(BOX_RUN, 01775) == 0 && folder_make(BOX_CONFIG_ENGINE, 0700, BOX_UID_ENGINE) &&
+           chmod(BOX_RUN, 01775) == 0 && folder_make(FRONT_RUN, 0700, BOX_UID_FRONT) &&
+           folder_make(BOX_CONFIG_ENGINE, 0700, BOX_UID_ENGINE) &&
            folder_make(BOX_AUDITS, 0700, BOX_UID_ENGINE) &&
            folder_make(BOX_ADMIN_HOME, 0700, BOX_UID_ROOT) &&
            folder_make(BOX_ADMIN_SSH, 0700, BOX_UID_ROOT) &&
@@ -269,15 +271,21 @@ static bool step_site(struct box *box)
     return stored && keys && authorized;
 }
 
-static void say_key(void *context, const char *line, size_t n)
+struct speaker {
+    struct box *box;
+    const char *name;
+};
+
+static void say_line(void *context, const char *line, size_t n)
 {
-    struct box *box = context;
-    journal_line(&box->journal, "ssh", line, n);
+    struct speaker *speaker = context;
+    journal_line(&speaker->box->journal, speaker->name, line, n);
 }
 
 /* Reads a program's output until it ends or the time is over; true when it ended. */
-static bool listen_to(struct box *box, int fd, int64_t end_ms)
+static bool listen_to(struct box *box, const char *name, int fd, int64_t end_ms)
 {
+    struct speaker speaker = {box, name};
     struct line_splitter lines = {.len = 0};
     char bytes[512];
     for (;;) {
@@ -290,12 +298,13 @@ static bool listen_to(struct box *box, int fd, int64_t end_ms)
             return false;
         if (n == 0)
             return true;
-        line_splitter_feed(&lines, bytes, (size_t)n, say_key, box);
+        line_splitter_feed(&lines, bytes, (size_t)n, say_line, &speaker);
     }
 }
 
-/* Runs dropbearkey with its output in the journal; true when it ended well. */
-static bool dropbearkey(struct box *box, const char *option, const char *value, const char *path)
+/* Runs a program as `uid` with its output in the journal; true when it ended well. */
+static bool run_program(struct box *box, uid_t uid, const char *name, const char *path,
+                        const char *const argv[])
 {
     int ends[2], status = -1;
     if (pipe2(ends, O_CLOEXEC) != 0)
@@ -304,11 +313,12 @@ static bool dropbearkey(struct box *box, const char *option, const char *value, 
     if (pid == 0) {
         dup2(ends[1], STDOUT_FILENO);
         dup2(ends[1], STDERR_FILENO);
-        execl("/bin/dropbearkey", "dropbearkey", "-f", path, option, value, (char *)NULL);
+        if (confine_user(uid) == 0)
+            execv(path, (char *const *)argv);
         _exit(127);
     }
     close(ends[1]);
-    bool good = pid > 0 && listen_to(box, ends[0], clock_ms() + BOOT_HOST_KEY_MS);
+    bool good = pid > 0 && listen_to(box, name, ends[0], clock_ms() + BOOT_HOST_KEY_MS);
     close(ends[0]);
     if (pid > 0) {
         if (!good)
@@ -316,6 +326,21 @@ static bool dropbearkey(struct box *box, const char *option, const char *value, 
         waitpid(pid, &status, 0);
     }
     return good && status == 0;
+}
+
+static bool dropbearkey(struct box *box, const char *option, const char *value, const char *path)
+{
+    const char *const argv[] = {"dropbearkey", "-f", path, option, value, NULL};
+    return run_program(box, BOX_UID_ROOT, "ssh", "/bin/dropbearkey", argv);
+}
+
+/* Looked at by its owner; a file that PID 1 did not parse can not harm it. */
+static bool step_certificate(struct box *box)
+{
+    const char *const argv[] = {"tls", "boot", NULL};
+    folder_make(BOX_TLS, 0700, BOX_UID_FRONT); /* a full disk has no room for it */
+    box->has_certificate = run_program(box, BOX_UID_FRONT, "tls", "/bin/tls", argv);
+    return box->has_certificate;
 }
 
 /* Made once, in memory, and stored as a whole; its fingerprint stands in the log of every boot. */
@@ -341,6 +366,7 @@ static const struct {
 } SEALS[] = {
     {"/proc/sys/kernel/modules_disabled", "1"}, /* for good: only a reboot lifts it */
     {"/proc/sys/kernel/kptr_restrict", "2"},
+    {"/proc/sys/net/ipv4/ip_unprivileged_port_start", "443"}, /* the front never was root */
     {"/proc/sys/kernel/dmesg_restrict", "1"},
     {"/proc/sys/kernel/sysrq",
      "176"}, /* a BREAK on the serial line: sync, read-only, reboot only */
@@ -377,6 +403,7 @@ static const struct {
     {"site data", step_site, false},
     {"settings", step_settings, false},
     {"ssh host key", step_host_key, false},
+    {"certificate", step_certificate, false},
     {"seal", step_seal, true},
 };
 

@@ -26,6 +26,7 @@ struct box {
     bool has_keys;       /* there are API keys: kept from before, or given by the site */
     bool has_authorized; /* likewise SSH keys */
     bool has_host_key;
+    bool has_certificate;
 };
 
 /** Runs every step. */

@@ -22,48 +22,53 @@
 #define PROMPT       "v4box> "
 #define SCREEN_BYTES (4 * CONSOLE_LINE_BYTES) /* one redraw and what came before it */
 
-enum target { TARGET_NONE, TARGET_INIT, TARGET_ENGINE, TARGET_BOTH, TARGET_UPDATER };
+enum target { TARGET_NONE, TARGET_INIT, TARGET_ENGINE, TARGET_BOTH, TARGET_UPDATER, TARGET_TLS };
 
 static const struct command {
     const char *name;
     enum target target;
-    bool confirm; /* asked for a `yes` when typed at the prompt */
+    bool confirm;      /* asked for a `yes` when typed at the prompt */
+    const char *takes; /* the word behind which a file follows, "": none, NULL: never */
     const char *args, *help;
 } COMMANDS[] = {
-    {"status", TARGET_BOTH, false, "", "what runs, and how it fares"},
-    {"log", TARGET_INIT, false, "[LINES]", "the newest lines of init and its services"},
-    {"keys", TARGET_ENGINE, false,
+    {"status", TARGET_BOTH, false, NULL, "", "what runs, and how it fares"},
+    {"log", TARGET_INIT, false, NULL, "[LINES]", "the newest lines of init and its services"},
+    {"keys", TARGET_ENGINE, false, NULL,
      "list | create NAME | limit ID LIMIT VALUE | disable|enable ID | expire ID DATE | delete ID",
      "who may use the chat API, and how much"},
-    {"prefixes", TARGET_ENGINE, false, "status | save",
+    {"prefixes", TARGET_ENGINE, false, NULL, "status | save",
      "what is kept of conversations, and writing it now"},
-    {"profile", TARGET_ENGINE, false,
+    {"profile", TARGET_ENGINE, false, NULL,
      "list | show | diff | set | confirm | rollback | verify | rank | history | copy | row | "
      "delete",
      "which shortcuts in arithmetic are live, and changing that"},
-    {"metrics", TARGET_ENGINE, false, "", "counts as Prometheus reads them"},
-    {"audit", TARGET_ENGINE, false,
+    {"metrics", TARGET_ENGINE, false, NULL, "", "counts as Prometheus reads them"},
+    {"audit", TARGET_ENGINE, false, NULL,
      "all | prove | replay | logits | recall | needle | rank | isolate .. | status | abort | "
      "history | report | diff | list | schedule | key",
      "whether the profile still remembers, and which row broke it"},
-    {"ssh-keys", TARGET_INIT, false, "list | add KEY NAME | delete NAME",
+    {"ssh-keys", TARGET_INIT, false, NULL, "list | add KEY NAME | delete NAME",
      "who may log in over SSH"},
-    {"net", TARGET_INIT, false, "dhcp | static ADDRESS/LEN [ROUTER] | confirm",
+    {"net", TARGET_INIT, false, NULL, "dhcp | static ADDRESS/LEN [ROUTER] | confirm",
      "the address; --try SECONDS goes back by itself"},
-    {"settings", TARGET_INIT, false, "[NAME VALUE]", "what is set, and setting it"},
-    {"update", TARGET_UPDATER, false, "status", "both systems; ssh BOX update <FILE sends one"},
-    {"rollback", TARGET_UPDATER, true, "", "restart into the system of the other slot"},
-    {"secure-boot", TARGET_UPDATER, false, "", "whether it is on; ssh BOX secure-boot enrol <FILE"},
-    {"factory-reset", TARGET_INIT, true, "erase", "forget keys and settings, keep the models"},
-    {"poweroff", TARGET_INIT, true, "", "end everything and switch off"},
-    {"reboot", TARGET_INIT, true, "", "end everything and start again"},
-    {"help", TARGET_NONE, false, "", "this list"},
-    {"exit", TARGET_NONE, false, "", "leave the console"},
+    {"settings", TARGET_INIT, false, NULL, "[NAME VALUE]", "what is set, and setting it"},
+    {"tls", TARGET_TLS, false, "install", "status | show | reset [NAME ...]",
+     "the certificate; ssh BOX tls install <FILE takes one"},
+    {"update", TARGET_UPDATER, false, "", "status", "both systems; ssh BOX update <FILE sends one"},
+    {"rollback", TARGET_UPDATER, true, NULL, "", "restart into the system of the other slot"},
+    {"secure-boot", TARGET_UPDATER, false, "enrol", "",
+     "whether it is on; ssh BOX secure-boot enrol <FILE"},
+    {"factory-reset", TARGET_INIT, true, NULL, "erase",
+     "forget keys and settings, keep the models"},
+    {"poweroff", TARGET_INIT, true, NULL, "", "end everything and switch off"},
+    {"reboot", TARGET_INIT, true, NULL, "", "end everything and start again"},
+    {"help", TARGET_NONE, false, NULL, "", "this list"},
+    {"exit", TARGET_NONE, false, NULL, "", "leave the console"},
 };
 #define COMMAND_COUNT (sizeof COMMANDS / sizeof COMMANDS[0])
 
 struct console {
-    const char *engine_path, *init_path, *updater_path; /* NULL: not asked */
+    const char *engine_path, *init_path, *updater_path, *tls_path; /* NULL: not asked */
     bool json;
     int wait_s; /* how long to wait for a server that is not there yet */
     bool alone; /* one command of -c: the input is its own, not more commands */
@@ -136,24 +141,19 @@ static bool run_single(const struct console *c, const char *who, const char *pat
     return print_answer(c, who, ask(c, &client, path, request));
 }
 
-/* An update comes through the input of an SSH command: there is no file it could be in here. */
-static bool run_updater(const struct console *c, const struct request *request)
+/* A file comes through the input of an SSH command: there is none that could be named in here. */
+static bool run_stream(const struct console *c, const struct command *command, const char *who,
+                       const char *path, const struct request *request)
 {
-    bool sends = (request->count == 1 && strcmp(request->word[0], "update") == 0) ||
-                 (request->count == 2 && strcmp(request->word[1], "enrol") == 0);
+    const char *verb = request->count == 1 ? "" : request->word[1];
+    bool sends = command->takes != NULL && strcmp(command->takes, verb) == 0;
     if (sends && (!c->alone || isatty(STDIN_FILENO))) {
-        print_failure(
-            c, request->word[0],
-            "a file is sent from another machine: ssh BOX update <FILE; here: update status");
+        print_failure(c, command->name,
+                      "a file is sent from another machine, as help says: ssh BOX COMMAND <FILE");
         return false;
     }
-    if (c->updater_path == NULL) {
-        print_failure(c, "updater", "no socket given");
-        return false;
-    }
-    return print_answer(c, "updater",
-                        client_stream(&client, c->updater_path, request, sends ? STDIN_FILENO : -1,
-                                      UPDATE_ANSWER_MS));
+    return print_answer(
+        c, who, client_stream(&client, path, request, sends ? STDIN_FILENO : -1, UPDATE_ANSWER_MS));
 }
 
 static void add_data(struct text *t, const char *name, const struct client *from)
@@ -223,6 +223,11 @@ static bool take_json(struct request *request)
     return found;
 }
 
+static const char *const SERVERS[] = {[TARGET_INIT] = "init",
+                                      [TARGET_ENGINE] = "engine",
+                                      [TARGET_UPDATER] = "updater",
+                                      [TARGET_TLS] = "tls"};
+
 static bool run_command(const struct console *asked, const struct command *command,
                         struct request *request)
 {
@@ -238,14 +243,17 @@ static bool run_command(const struct console *asked, const struct command *comma
         return run_both(c, request);
     if (target == TARGET_NONE)
         return strcmp(command->name, "help") != 0 || run_help(c);
-    if (target == TARGET_UPDATER)
-        return run_updater(c, request);
-    const char *who = target == TARGET_INIT ? "init" : "engine";
-    const char *path = target == TARGET_INIT ? c->init_path : c->engine_path;
+    const char *const who = SERVERS[target];
+    const char *const path = target == TARGET_INIT      ? c->init_path
+                             : target == TARGET_UPDATER ? c->updater_path
+                             : target == TARGET_TLS     ? c->tls_path
+                                                        : c->engine_path;
     if (path == NULL) {
         print_failure(c, who, "no socket given");
         return false;
     }
+    if (target == TARGET_UPDATER || target == TARGET_TLS)
+        return run_stream(c, command, who, path, request);
     return run_single(c, who, path, request);
 }
 
@@ -414,11 +422,10 @@ static bool confine(void)
 
 static int usage(void)
 {
-    fprintf(
-        stderr,
-        "usage: console [--socket PATH] [--init PATH] [--updater PATH] [--wait SECONDS] [--json] "
-        "[-c 'COMMAND']\n"
-        "exit codes: 0 good, 1 the command failed, 2 usage\n");
+    fprintf(stderr, "usage: console [--socket PATH] [--init PATH] [--updater PATH] [--tls PATH] "
+                    "[--wait SECONDS] [--json] "
+                    "[-c 'COMMAND']\n"
+                    "exit codes: 0 good, 1 the command failed, 2 usage\n");
     return 2;
 }
 
@@ -426,8 +433,9 @@ int main(int argc, char **argv)
 {
     struct console c = {.engine_path = NULL};
     const char *command = NULL, *wait = NULL;
-    static const char *const NAMES[] = {"--socket", "--init", "--updater", "--wait", "-c"};
-    const char **values[] = {&c.engine_path, &c.init_path, &c.updater_path, &wait, &command};
+    static const char *const NAMES[] = {"--socket", "--init", "--updater", "--tls", "--wait", "-c"};
+    const char **values[] = {&c.engine_path, &c.init_path, &c.updater_path,
+                             &c.tls_path,    &wait,        &command};
     for (int i = 1; i < argc; i++) {
         size_t k = 0;
         if (strcmp(argv[i], "--json") == 0) {
@@ -447,10 +455,12 @@ int main(int argc, char **argv)
             return usage();
         c.wait_s = (int)seconds;
     }
-    if (c.engine_path == NULL && c.init_path == NULL && c.updater_path == NULL) {
+    if (c.engine_path == NULL && c.init_path == NULL && c.updater_path == NULL &&
+        c.tls_path == NULL) {
         c.engine_path = BOX_ENGINE_SOCK;
         c.init_path = BOX_INIT_SOCK;
         c.updater_path = UPDATE_SOCK;
+        c.tls_path = TLS_SOCK;
     }
     if (!confine()) {
         fprintf(stderr, "console: cannot give up privileges: %s\n", strerror(errno));

@@ -1,8 +1,9 @@
 /*
- * The heart: asks the engine for a sign of life and tells init.  Once it is healthy and has given
- * one token it is tested, and from then on it is asked whether it still answers between two steps.
- * Runs with no right but to connect, and reads two kinds of answers: lines of the admin protocol,
- * and HTTP from this machine's own engine, of which it wants a status and one number.
+ * The heart: asks the engine and the front before it for a sign of life and tells init.  Once they
+ * are healthy and have given one token they are tested, and from then on the engine is asked
+ * whether it still answers between two steps, and the front whether it answers at all. Runs with no
+ * right but to connect, and reads two kinds of answers: lines of the admin protocol, and HTTP from
+ * this machine's own front, of which it wants a status and one number.
  */
 #include "config/box.h"
 #include "config/slots.h"
@@ -11,12 +12,12 @@
 #include "init/journal.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define SECRET_CHARS 44 /* of an API key, engine/api/keys.h */
@@ -41,12 +42,11 @@ static bool ask(const char *path, const char *command, const char *first, const 
 /* ---- HTTP --------------------------------------------------------------------------------------
  */
 
-static int connect_engine(void)
+/* The way of the clients but for TLS, which is configured or the front does not run. */
+static int connect_front(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const char *port = strrchr(BOX_API_LISTEN, ':');
-    address.sin_port = htons((uint16_t)strtoul(port == NULL ? "" : port + 1, NULL, 10));
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = FRONT_HEART};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
         close(fd);
         return -1;
@@ -80,7 +80,7 @@ static bool receive(int fd, char *bytes, size_t cap, int64_t end_ms)
 static bool exchange(const char *request, size_t n, char *answer, size_t cap, int timeout_ms)
 {
     static const char GOOD[] = "HTTP/1.1 200 ";
-    int fd = connect_engine();
+    int fd = connect_front();
     if (fd < 0)
         return false;
     bool good = send(fd, request, n, MSG_NOSIGNAL) == (ssize_t)n &&
@@ -90,12 +90,13 @@ static bool exchange(const char *request, size_t n, char *answer, size_t cap, in
     return good;
 }
 
-static bool is_healthy(void)
+/* `path` is answered with status 200. */
+static bool answers(const char *path)
 {
-    static const char REQUEST[] = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
-                                  "Connection: close\r\n\r\n";
-    char answer[HEART_ANSWER_BYTES / 16];
-    return exchange(REQUEST, strlen(REQUEST), answer, sizeof answer, HEART_ANSWER_MS);
+    char request[128], answer[HEART_ANSWER_BYTES / 16];
+    int n = snprintf(request, sizeof request,
+                     "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
+    return exchange(request, (size_t)n, answer, sizeof answer, HEART_ANSWER_MS);
 }
 
 /* ---- the self-test ------------------------------------------------------------------------------
@@ -165,8 +166,10 @@ int main(void)
         return 2;
     }
     for (;;) {
-        /* /healthz only until it was tested: each request is a line of the engine's log. */
-        bool alive = (tested || is_healthy()) && ask(BOX_ENGINE_SOCK, "status", NULL, NULL);
+        /* /healthz only until it was tested: each request is a line of the engine's log.  The other
+         * one is answered by the front itself. */
+        bool alive = answers(tested ? HEART_FRONT_PATH : "/healthz") &&
+                     ask(BOX_ENGINE_SOCK, "status", NULL, NULL);
         if (alive && !tested) {
             alive = tested = self_test();
             fprintf(stderr, "heart: self-test %s\n", tested ? "passed" : "failed");

@@ -355,14 +355,22 @@ static void tell_updater(void)
         journal_printf(&box.journal, "init", "%s: %s", UPDATE_STATE, strerror(errno));
 }
 
-static struct gate_engine engine_now(void)
+/* The engine, and the front without which nobody reaches it; failed when one of them is. */
+static struct gate_engine engine_now(const char **failed)
 {
+    struct gate_engine engine = {.wanted = false};
+    *failed = NULL;
     for (int i = 0; i < services.count; i++) {
         const struct child *c = &services.child[i];
-        if (c->spec->condition == WHEN_ENGINE && strcmp(c->spec->name, "engine") == 0)
-            return (struct gate_engine){true, c->life.state, c->started_ms};
+        bool is_engine = strcmp(c->spec->name, "engine") == 0;
+        if (is_engine)
+            engine = (struct gate_engine){true, c->life.state, c->started_ms};
+        if (c->life.state == SERVICE_FAILED && (is_engine || strcmp(c->spec->name, "front") == 0))
+            *failed = c->spec->name;
     }
-    return (struct gate_engine){.wanted = false};
+    if (*failed != NULL)
+        engine.state = SERVICE_FAILED;
+    return engine;
 }
 
 static void confirm_start(void)
@@ -379,10 +387,10 @@ static void confirm_start(void)
 }
 
 /* Another start helps only where there is another slot, or where starts are counted. */
-static void give_up_start(const struct gate_engine *engine)
+static void give_up_start(const char *failed)
 {
-    const char *reason =
-        engine->state == SERVICE_FAILED ? "the engine crashes" : "the engine gave no token in time";
+    char reason[64];
+    snprintf(reason, sizeof reason, failed != NULL ? "the %s crashes" : "no token in time", failed);
     bool trial = box.slots.running != box.slots.good;
     bool again = box.slots.known && (trial || box.storage.config == STORAGE_DISK);
     journal_printf(&box.journal, "init", "this start is no good: %s%s", reason,
@@ -398,13 +406,14 @@ static void give_up_start(const struct gate_engine *engine)
 static int look_after_start(void)
 {
     int64_t now_ms = clock_ms();
-    struct gate_engine engine = engine_now();
+    const char *failed;
+    struct gate_engine engine = engine_now(&failed);
     switch (gate_turn(&gate, &engine, now_ms)) {
     case GATE_CONFIRM:
         confirm_start();
         break;
     case GATE_GIVE_UP:
-        give_up_start(&engine);
+        give_up_start(failed);
         break;
     case GATE_NOTHING:
         break;
@@ -517,6 +526,8 @@ static bool wanted(enum service_condition condition)
         return !box.slots.rescue;
     case WHEN_SLOTS:
         return box.slots.known;
+    case WHEN_CERTIFICATE:
+        return box.has_certificate && !box.slots.rescue;
     case WHEN_CONFIRMED:
         return false; /* comes later */
     }

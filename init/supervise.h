@@ -18,12 +18,13 @@
 
 enum service_condition {
     WHEN_ALWAYS,
-    WHEN_DHCP,       /* the address comes from DHCP */
-    WHEN_AUTHORIZED, /* somebody may log in: there is an authorized_keys file */
-    WHEN_NO_KEYS,    /* nobody gave this box an API key */
-    WHEN_ENGINE,     /* a start with an engine: not in rescue */
-    WHEN_SLOTS,      /* the firmware started one of the two slots */
-    WHEN_CONFIRMED   /* from the moment that this start counts as good */
+    WHEN_DHCP,        /* the address comes from DHCP */
+    WHEN_AUTHORIZED,  /* somebody may log in: there is an authorized_keys file */
+    WHEN_NO_KEYS,     /* nobody gave this box an API key */
+    WHEN_ENGINE,      /* a start with an engine: not in rescue */
+    WHEN_SLOTS,       /* the firmware started one of the two slots */
+    WHEN_CERTIFICATE, /* there is one, and an engine behind it */
+    WHEN_CONFIRMED    /* from the moment that this start counts as good */
 };
 
 enum service_output {

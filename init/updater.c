@@ -1,8 +1,7 @@
 /*
  * The updater: takes a signed update from the console, checks all of it, writes it into the slot
  * that does not run, reads it back, and asks init to try it.  The one program that looks at bytes
- * of an update; init never does.  Each request is served by a child, so that its memory and its
- * view of the EFI partition end with it.
+ * of an update; init never does.  A request's memory and its view of the EFI partition end with it.
  *
  *   updater serve   answers on UPDATE_SOCK: update (bytes follow), update status, rollback,
  *                   secure-boot, secure-boot enrol (bytes follow)
@@ -19,27 +18,23 @@
 #include "init/journal.h"
 #include "init/keyfile.h"
 #include "init/secure.h"
+#include "init/servant.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#define TEXT_BYTES  4096
+#define TEXT_BYTES  4096 /* of what `keep` complains about */
 #define STATE_BYTES 1024
 #define FLOOR_NAME  "V4boxFloor"
 
 /* What init says, and what is asked by whom. */
 struct job {
-    int fd; /* of the client */
+    const struct asked *asked; /* borrows; NULL: nobody asked */
     char esp[STORAGE_NAME_BYTES];
     int running, good; /* letters, '-': none */
     bool confirmed, rescue;
@@ -50,7 +45,6 @@ struct job {
 
 static uint8_t program[UPDATE_BYTES_MAX + 1], copy[UPDATE_BYTES_MAX + 1];
 static struct client client; /* large: it holds whole answers */
-static int64_t end_ms;       /* of the request: nobody holds up the next one for ever */
 
 /* ---- what init says ----------------------------------------------------------------------------
  */
@@ -169,24 +163,6 @@ static bool try_slot(int slot, const struct bundle *b, struct text *text)
     return client.answer.ok;
 }
 
-/* Reads up to `n` bytes; fewer at the end of the stream or when the sender stalls. */
-static size_t receive(int fd, uint8_t *bytes, size_t n)
-{
-    size_t len = 0;
-    while (len < n) {
-        struct pollfd wait = {.fd = fd, .events = POLLIN};
-        bool late = clock_ms() >= end_ms;
-        ssize_t got =
-            !late && poll(&wait, 1, UPDATE_STALL_MS) == 1 ? read(fd, bytes + len, n - len) : 0;
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        len += (size_t)got;
-    }
-    return len;
-}
-
 /* What speaks against a release that is signed. */
 static const char *too_old(const struct job *job, const struct bundle *b)
 {
@@ -208,13 +184,13 @@ static const char *take_update(const struct job *job, struct bundle *b,
 {
     if (job->running != job->good)
         return "the running system is on trial itself; try again when it is confirmed";
-    size_t n = receive(job->fd, header, BUNDLE_HEADER_BYTES);
+    size_t n = servant_receive(job->asked, header, BUNDLE_HEADER_BYTES);
     const char *wrong = bundle_check_header(b, header, n, job->key);
     if (wrong == NULL)
         wrong = too_old(job, b);
     if (wrong == NULL) /* one byte more than it may have, to see that there is none */
-        wrong = bundle_check_program(b, program,
-                                     receive(job->fd, program, (size_t)b->program_bytes + 1));
+        wrong = bundle_check_program(
+            b, program, servant_receive(job->asked, program, (size_t)b->program_bytes + 1));
     return wrong;
 }
 
@@ -323,7 +299,7 @@ static bool command_secure(const struct job *job, struct text *text)
 static const char *take_keys(const struct job *job, struct secure_keys *keys)
 {
     struct bundle b;
-    size_t n = receive(job->fd, copy, sizeof copy);
+    size_t n = servant_receive(job->asked, copy, sizeof copy);
     if (!secure_flag(EFI_VARIABLES, "SetupMode"))
         return "the firmware takes no keys: clear the old ones in its setup";
     if (!secure_keys_parse(keys, copy, n))
@@ -360,92 +336,27 @@ static const struct {
     {"secure-boot", "enrol", command_enrol},
 };
 
-static bool dispatch(struct job *job, const struct request *request, struct text *text)
+static bool dispatch(const struct asked *asked, struct text *text)
 {
+    const struct request *request = &asked->request;
     const char *verb = request->count == 2 ? request->word[1] : NULL;
+    struct job job = {.asked = asked};
     for (size_t i = 0; i < sizeof COMMANDS / sizeof COMMANDS[0]; i++) {
         bool same = (verb == NULL) == (COMMANDS[i].verb == NULL) &&
                     (verb == NULL || strcmp(verb, COMMANDS[i].verb) == 0);
         if (!same || request->count > 2 || strcmp(COMMANDS[i].command, request->word[0]) != 0)
             continue;
-        const char *wrong = job_open(job);
+        const char *wrong = job_open(&job);
         if (wrong == NULL && !esp_enter())
             wrong = strerror(errno);
         if (wrong == NULL)
-            return COMMANDS[i].run(job, text);
+            return COMMANDS[i].run(&job, text);
         text_printf(text, "%s", wrong);
         return false;
     }
     text_printf(text, "update status | rollback | secure-boot; sent over SSH: update <FILE, "
                       "secure-boot enrol <FILE");
     return false;
-}
-
-/* ---- the socket --------------------------------------------------------------------------------
- */
-
-/* A byte at a time: what follows the line is the update's. */
-static size_t receive_line(int fd, char *line, size_t cap)
-{
-    size_t n = 0;
-    while (n < cap && receive(fd, (uint8_t *)line + n, 1) == 1 && line[n] != '\n')
-        n++;
-    return n;
-}
-
-_Noreturn static void serve_client(int fd)
-{
-    static char line[CONTROL_REQUEST_BYTES], bytes[TEXT_BYTES], answer[2 * TEXT_BYTES];
-    struct text text = text_over(bytes, sizeof bytes), out = text_over(answer, sizeof answer);
-    struct request request;
-    struct job job = {.fd = fd};
-    end_ms = clock_ms() + UPDATE_MS;
-    size_t n = receive_line(fd, line, sizeof line);
-    bool ok = request_parse(&request, line, n);
-    if (ok)
-        ok = dispatch(&job, &request, &text);
-    else
-        text_printf(&text, "not a request");
-    answer_write(&out, ok, text.data, text.len, NULL, 0);
-    for (size_t sent = 0; sent < out.len;) {
-        ssize_t done = send(fd, out.data + sent, out.len - sent, MSG_NOSIGNAL);
-        if (done <= 0)
-            break;
-        sent += (size_t)done;
-    }
-    _exit(0);
-}
-
-static int open_socket(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = UPDATE_SOCK};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    unlink(UPDATE_SOCK);
-    umask(0177); /* root alone */
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(fd, 4) != 0)
-        return -1;
-    return fd;
-}
-
-/* One after the other: two updates at once would write the same slot. */
-static int serve(void)
-{
-    int listen_fd = open_socket();
-    if (listen_fd < 0) {
-        fprintf(stderr, "updater: %s: %s\n", UPDATE_SOCK, strerror(errno));
-        return 2;
-    }
-    for (;;) {
-        int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
-        if (fd < 0)
-            continue;
-        pid_t pid = fork();
-        if (pid == 0)
-            serve_client(fd);
-        close(fd);
-        if (pid > 0)
-            waitpid(pid, NULL, 0);
-    }
 }
 
 /* ---- after a good start ------------------------------------------------------------------------
@@ -465,7 +376,7 @@ static const char *keep(void)
 {
     static char said[TEXT_BYTES];
     struct text text = text_over(said, sizeof said);
-    struct job job = {.fd = -1};
+    struct job job = {.asked = NULL};
     struct bundle b;
     const char *wrong = job_open(&job);
     if (wrong != NULL)
@@ -495,7 +406,7 @@ int main(int argc, char **argv)
     if (argc != 2 || confine_process() != 0 || sodium_init() < 0)
         return 2;
     if (strcmp(argv[1], "serve") == 0)
-        return serve();
+        return servant_run(UPDATE_SOCK, UPDATE_MS, dispatch);
     if (strcmp(argv[1], "keep") != 0)
         return 2;
     const char *wrong = keep();

@@ -7,7 +7,7 @@
 #   tools/run.sh serve [--dir DIR] [--port PORT]
 #
 # DIR (default build/run) keeps a developer's API key and SSH key, made once, and what a running box
-# was given: url, ssh_port, qemu.pid.  The boot tests use the same script, so they boot what people
+# was given: url, certificate.pem, ssh_port, qemu.pid.  The boot tests use the same script, so they boot what people
 # boot: --serial gives them the serial line as a socket, and QEMU's monitor beside it, --bare leaves out all site data (a box on
 # metal), --append adds kernel command line words, --overlay a second archive over the image.
 # --disk starts from a copy of build/v4box.img as metal does, by its firmware; --data gives such a disk
@@ -100,22 +100,48 @@ kvm_works() {
     [ "$(cat "$note")" = yes ]
 }
 
-# The three lines, as soon as the box answers.
-announce() {
+# Waits until $1 answers, as long as process $2 lives; further words are curl's.
+answers() {
     local url=$1 alive=$2 waited=0
-    until curl -sf -o /dev/null --max-time 2 "$url/healthz"; do
-        kill -0 "$alive" 2>/dev/null && [ $((waited += 1)) -lt $HEALTHY_SECONDS ] || return 0
+    shift 2
+    until curl -sf -o /dev/null --max-time 2 "$@" "$url/healthz"; do
+        kill -0 "$alive" 2>/dev/null && [ $((waited += 1)) -lt $HEALTHY_SECONDS ] || return 1
         sleep 1
     done
-    local key
+}
+
+# The three lines; further words are curl's.
+announce() {
+    local url=$1 key curl
+    shift
     key=$(cat "$DIR/api_key")
+    curl="curl${*:+ $*}"
     printf '%s\n' "" "URL   $url/v1" "key   $key" \
-        "try   curl -N $url/v1/chat/completions -H 'Authorization: Bearer $key' -H 'Content-Type: application/json' -d '{\"model\":\"$(model_id "$url" "$key")\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"The password of the lower scooter is cellar3527. What is the password of the lower scooter?\"}]}'" >&2
+        "try   $curl -N $url/v1/chat/completions -H 'Authorization: Bearer $key' -H 'Content-Type: application/json' -d '{\"model\":\"$(model_id "$url" "$key" "$@")\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"The password of the lower scooter is cellar3527. What is the password of the lower scooter?\"}]}'" >&2
+}
+
+# What the box shows over SSH is its own certificate, whoever else may listen on the port.
+announce_box() {
+    answers "$1" "$2" --insecure || return 0
+    console tls show >"$DIR/certificate.pem" && announce "$1" --cacert "$DIR/certificate.pem"
+}
+
+announce_served() {
+    answers "$1" "$2" && announce "$1"
+}
+
+# One command of the box's console, over SSH.
+console() {
+    timeout $STOP_SECONDS ssh -q -i "$DIR/ssh_key" -p "$(cat "$DIR/ssh_port")" -F /dev/null \
+        -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
+        -o IdentitiesOnly=yes admin@127.0.0.1 "$@" </dev/null
 }
 
 # The name that the API gives its one model.
 model_id() {
-    curl -sf --max-time 10 -H "Authorization: Bearer $2" "$1/v1/models" |
+    local url=$1 key=$2
+    shift 2
+    curl -sf --max-time 10 "$@" -H "Authorization: Bearer $key" "$url/v1/models" |
         sed -n 's/.*"id": *"\([^"]*\)".*/\1/p' | head -n 1
 }
 
@@ -136,11 +162,11 @@ run() {
     running_pid qemu qemu-system >/dev/null && die "a box runs already in $DIR; make stop ends it"
     local accel=(-accel "tcg,thread=multi" -cpu max) isa=baseline
     kvm_works && accel=(-accel kvm -cpu host) isa=auto
-    local http ssh serial=(-serial mon:stdio) site=() boot=() drive=() initrd=$INITRD
+    local ssh tls serial=(-serial mon:stdio) site=() boot=() drive=() initrd=$INITRD
     [ -z "$DATA" ] || initrd=$BASE
-    http=$(free_port 8080)
     ssh=$(free_port 2222)
-    echo "http://127.0.0.1:$http" >"$DIR/url"
+    tls=$(free_port 8443)
+    echo "https://127.0.0.1:$tls" >"$DIR/url"
     echo "$ssh" >"$DIR/ssh_port"
     [ -z "$SERIAL" ] || serial=(-serial "unix:$SERIAL,server=on,wait=on"
         -monitor "unix:$SERIAL.monitor,server=on,wait=off")
@@ -176,12 +202,12 @@ run() {
     # restrict=on: the guest reaches nobody; the two forwards listen on loopback only.
     qemu-system-x86_64 "${machine[@]}" "${accel[@]}" -smp 2 -m $MEMORY_MIB -display none -no-reboot \
         -pidfile "$DIR/qemu.pid" "${serial[@]}" "${site[@]}" \
-        -netdev "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:$http-:8080,hostfwd=tcp:127.0.0.1:$ssh-:22" \
+        -netdev "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:$tls-:443,hostfwd=tcp:127.0.0.1:$ssh-:22" \
         -device virtio-net-pci,netdev=net -device virtio-rng-pci \
         "${drive[@]}" "${boot[@]}" <&0 &
     local qemu=$! code=0
     trap 'stop' INT TERM
-    [ "$BARE" = yes ] || announce "http://127.0.0.1:$http" $qemu &
+    [ "$BARE" = yes ] || announce_box "https://127.0.0.1:$tls" $qemu &
     wait $qemu || code=$?
     rm -f "$DIR/qemu.pid"
     return $code
@@ -205,9 +231,7 @@ stop() {
     local pid found=no
     if pid=$(running_pid qemu qemu-system); then
         found=yes
-        timeout $STOP_SECONDS ssh -q -i "$DIR/ssh_key" -p "$(cat "$DIR/ssh_port")" \
-            -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=no \
-            -o UserKnownHostsFile=/dev/null -o IdentitiesOnly=yes admin@127.0.0.1 poweroff || true
+        console poweroff || true
         wait_gone "$pid" 'the box'
         rm -f "$DIR/qemu.pid"
     fi
@@ -224,7 +248,7 @@ serve() {
     developer_keys
     running_pid serve engine >/dev/null && die "an engine is served already; make stop ends it"
     PORT=$(free_port "$PORT")
-    announce "http://127.0.0.1:$PORT" $$ &
+    announce_served "http://127.0.0.1:$PORT" $$ &
     echo $$ >"$DIR/serve.pid" # kept by exec
     exec build/engine serve --model $MODEL --listen "127.0.0.1:$PORT" --keys "$DIR/keys" \
         --admin "$DIR/engine.sock"

@@ -135,7 +135,10 @@ kept = {}  # what one boot leaves for the next to find: keys, fingerprint
 
 
 def fingerprint(box):
-    return re.search(r"Fingerprint: (SHA256:\S+)", box.serial.command("log 2000")).group(1)
+    """Of the SSH host key and of the certificate."""
+    log = box.serial.command("log 2000")
+    return (re.search(r"Fingerprint: (SHA256:\S+)", log).group(1),
+            re.search(r"tls: certificate SHA-256 ([0-9a-f]{64})", log).group(1))
 
 
 # ---- by the firmware -------------------------------------------------------------------------------
@@ -210,7 +213,7 @@ def keeps(box):
     box.wait_healthy()
     require(opens(box, kept["first"]) and opens(box, kept["second"]), "a key is gone")
     require(not opens(box, INVENTED), "an invented key opens, too")
-    equal(fingerprint(box), kept["fingerprint"], "the SSH host key's fingerprint")
+    equal(fingerprint(box), kept["fingerprint"], "the fingerprints of host key and certificate")
     require(not re.search(r"ds_[A-Za-z0-9]{8}_", box.serial.text), "another first key was made")
 
 
@@ -273,7 +276,11 @@ def damage_files():
     with Partition("config") as config:
         config.debugfs("rm /engine/keys", "write %s /engine/keys" % bad,
                        "set_inode_field /engine/keys uid 100", "rm /ssh_host_key",
-                       "write %s /ssh_host_key" % bad, "rm /settings", "write %s /settings" % bad)
+                       "write %s /ssh_host_key" % bad, "rm /settings", "write %s /settings" % bad,
+                       "rm /tls/certificate.pem", "write %s /tls/certificate.pem" % bad)
+        owners = config.debugfs("stat /tls", "stat /tls/good.pem")
+        equal(re.findall(r"Mode: +(\d+).*?User: +(\d+)", owners, re.S), [("0700", "101"), ("0600", "101")],
+              "mode and owner of the folder and of the key")
         # Until nothing more fits: debugfs takes the reserve as well.
         config.debugfs("write %s /big" % big)
 
@@ -287,7 +294,9 @@ def mends(box):
     require("settings was damaged; the copy" in notes, "status says %r" % notes)
     require(re.search(r"net.mode +static", box.serial.command("net")), "not the settings of the copy")
     require(opens(box, kept["first"]), "the first key is gone")
-    equal(fingerprint(box), kept["fingerprint"], "the SSH host key's fingerprint")
+    equal(fingerprint(box), kept["fingerprint"], "the fingerprints of host key and certificate")
+    log = box.serial.command("log 2000")
+    require("tls: the copy of an earlier boot takes its place" in log, "no word of the certificate")
     equal(box.ssh("help")[0], 0, "SSH")
 
 

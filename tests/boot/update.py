@@ -255,6 +255,11 @@ def dead():
           "the engine crashes")
 
 
+def front():
+    trial("front", {"bin/haproxy": "build/console"}, "a front that crashes ends in a restart",
+          "the front crashes")
+
+
 def hang():
     trial("hang", sabotage("hang"), "the watchdog resets a machine that hangs",
           "it did not come up")
@@ -434,7 +439,7 @@ def secure():
         tap.check("secure: the firmware refuses it, and slot a is back", refused_by_firmware, box)
 
 
-BOOTS = {"quick": quick, "dead": dead, "hang": hang, "cut": cut, "freeze": freeze,
+BOOTS = {"quick": quick, "dead": dead, "front": front, "hang": hang, "cut": cut, "freeze": freeze,
          "rescue": rescue, "secure": secure, "cuts": cuts}
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 # Sourced, with ROOT (the tree) and CACHE set.
 
 # What our own programs link against.
-LIBRARIES="json-c libmicrohttpd utf8proc libsodium"
+LIBRARIES="json-c libmicrohttpd utf8proc libsodium openssl"
 PINS=$ROOT/config/packages.txt
 APT_VIEW=$CACHE/apt
 # No package list is older than this when a pin is fetched; a stale one answers 404.
