@@ -33,11 +33,11 @@ def audit(*args, engine="build/engine"):
     return run.returncode, run.stdout, run.stderr
 
 
-def report(*args, engine="build/engine"):
+def report(*args, engine="build/engine", model=DEMO):
     """-> (exit status, the report)"""
     with tempfile.TemporaryDirectory(prefix="v4box-audit-") as folder:
         path = os.path.join(folder, "report.json")
-        status, _, errors = audit(*args, "--model", DEMO, "--json", path, engine=engine)
+        status, _, errors = audit(*args, "--model", model, "--json", path, engine=engine)
         if not os.path.exists(path):
             raise RuntimeError(f"no report, status {status}: {errors}")
         with open(path) as file:

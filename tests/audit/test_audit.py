@@ -1,7 +1,7 @@
 """The suite `audit`: reports of the embedded model, what two defects look like in them, and wrong input."""
-import json, os, sys, tempfile
+import json, os, shutil, subprocess, sys, tempfile
 import jsonschema
-from harness import DEMO, Tap, audit, planted, report
+from harness import DEMO, ROOT, Tap, audit, planted, report
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCHEMA = json.load(open(os.path.join(HERE, "report.schema.json")))
@@ -100,6 +100,28 @@ def unproven(tap):
     tap.check(rows == {("moe.clamp", "inert")}, f"and names it: {rows}")
 
 
+def neither(tap, folder):
+    """No verdict on the profile: too few items fit, or the weights are noise and the reference answers nothing."""
+    small = ("--budget", "quick", "--context", "512")  # two items of recall
+    status, few = report("recall", "--profile", "official", *small)
+    test = few["tests"][1]
+    tap.check(valid(few) and status == 0 and few["verdict"] == test["verdict"] == "UNDECIDED" and test["n"] == 2 and
+              test["numbers"]["lost"] == 0, f"two right answers of two decide nothing: {test['verdict']}, {test['why']}")
+    noise = os.path.join(folder, "noise")
+    os.mkdir(noise)
+    subprocess.run(["build/synth", DEMO + "/config.json", noise, "--seed", "1"], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(os.path.join(ROOT, DEMO, name), noise)
+    status, lost = report("recall", "--profile", "official", *small, model=noise)
+    test = lost["tests"][1]
+    tap.check(valid(lost) and status == 0 and lost["verdict"] == test["verdict"] == "MODEL",
+              f"weights of noise: {test['verdict']}, {test['why']}")
+    status, lost = report("isolate", "--test", "recall", "--profile", "reference,hc.mix=bf16", *small, model=noise)
+    found = lost["isolation"]
+    tap.check(valid(lost) and lost["verdict"] == "MODEL" and found["outcome"] == "model" and not found["culprits"] and
+              len(found["tries"]) == 2, f"no row is to blame: {found['outcome']} in {len(found['tries'])} verdicts")
+
+
 def wrong_input(tap, folder):
     torn = os.path.join(folder, "torn.json")
     open(torn, "w").write('{"schema": "v4box-audit/1", "tests": [')
@@ -130,6 +152,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="v4box-audit-") as folder:
         wrong_input(tap, folder)
         prompts(tap)
+        neither(tap, folder)
         whole_report(tap, folder)
         defects(tap)
         unproven(tap)
