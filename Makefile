@@ -288,6 +288,12 @@ test-gpu: gpu build/engine build/synth ## check the GPU backend and the worker o
 audit-faults: build/engine ## plant defects in engines of their own and see what the audit makes of them
 	@/usr/bin/python3 tests/audit/planted.py --json build/audit/planted.json
 
+# Not a suite of `make test`: it fetches a browser of 64 MB.
+.PHONY: test-report
+test-report: build/engine ## open the page of an audit's report in a real browser
+	@tools/setup.sh config/browser-packages.txt
+	@$(PYTHON) tests/audit/test_page.py
+
 # Not a suite of `make test`: it takes minutes.
 .PHONY: test-load
 test-load: build/engine ## hostile load on the API: 10,000 connections, slow clients, bodies of 32 MiB

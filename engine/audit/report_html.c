@@ -34,6 +34,14 @@ static void put_cell(struct buf *out, const char *tag, const char *text)
     buf_printf(out, "</%s>", tag);
 }
 
+/* The class is one of ours, whatever the report says. */
+static void put_verdict(struct buf *out, const char *verdict)
+{
+    buf_printf(out, "<span class=%s>", audit_verdict_name(audit_verdict_parse(verdict)));
+    put_escaped(out, verdict);
+    buf_puts(out, "</span>");
+}
+
 static void put_number(struct buf *out, double value)
 {
     if (isnan(value))
@@ -53,7 +61,8 @@ static void put_heat(struct buf *out, struct json_object *cell)
         return;
     }
     double share = right / n;
-    buf_printf(out, "<td class=n style=\"background:hsl(%.0f 70%% %.0f%%)\">%.0f/%.0f</td>",
+    buf_printf(out,
+               "<td class=\"n heat\" style=\"background:hsl(%.0f 70%% %.0f%%)\">%.0f/%.0f</td>",
                120 * share, 70 + 15 * share, right, n);
 }
 
@@ -113,9 +122,9 @@ static void put_test(struct buf *out, struct json_object *test)
     struct json_object *grids = report_member(test, "grids"),
                        *curves = report_member(test, "curves");
     struct json_object *numbers = report_member(test, "numbers");
-    buf_printf(out, "<section><h3><span class=%s>", verdict);
-    put_escaped(out, verdict);
-    buf_puts(out, "</span> ");
+    buf_puts(out, "<section><h3>");
+    put_verdict(out, verdict);
+    buf_puts(out, " ");
     put_escaped(out, report_string(test, "name"));
     buf_puts(out, "</h3><p>");
     report_put_estimate(test, out);
@@ -184,9 +193,9 @@ void report_html(struct json_object *report, struct buf *out)
     buf_puts(out,
              "<!doctype html><html lang=en><meta charset=utf-8><title>v4box audit</title><style>");
     buf_puts(out, STYLE);
-    buf_printf(out, "</style><h1>v4box audit: <span class=%s>", report_string(report, "verdict"));
-    put_escaped(out, report_string(report, "verdict"));
-    buf_puts(out, "</span></h1><pre>");
+    buf_puts(out, "</style><h1>v4box audit: ");
+    put_verdict(out, report_string(report, "verdict"));
+    buf_puts(out, "</h1><pre>");
     report_text(report, &head);
     put_escaped(out, buf_cstr(&head));
     buf_puts(out, "</pre>\n");
