@@ -115,16 +115,17 @@ static void drafts(struct drive *d, float *logits)
 }
 
 /* Every shape that serving has: short and long chunks, batches of all sizes, both legs together;
- * with `blocks`, also a block of the plain compressor that ends on either leg. */
+ * with `blocks`, also a long chunk, and a block of the plain compressor that ends on either leg. */
 static void drive(struct drive *d, const struct profile *profile, bool blocks, float *logits)
 {
-    static const int32_t CHUNKS[] = {1, 2, 5, 64};
+    static const int32_t CHUNKS[] = {1, 2, 5};
     d->under = (struct lab_under){.profile = profile};
     for (int i = 0; i < DRIVE_SEQUENCES; i++)
         lab_sequence_reset(d->lab, d->sequences[i]);
     for (size_t i = 0; i < sizeof CHUNKS / sizeof CHUNKS[0]; i++)
         feed(d, 0, CHUNKS[i], LEG_PREFILL, logits);
     if (blocks) {
+        feed(d, 0, 64, LEG_PREFILL, NULL);
         feed(d, 0, RATIO_HCA - 1 - sequence_length(d->sequences[0]), LEG_PREFILL, NULL);
         feed(d, 0, 1, LEG_DECODE, NULL);
         feed(d, 0, RATIO_HCA, LEG_PREFILL, NULL);

@@ -54,9 +54,9 @@ typedef void proof_render_fn(void *user, const struct profile *profile, struct i
 
 /* What the engine did with requests of the proof's own, by the events that it told of them. */
 struct proof_served {
-    int32_t piece;  /* most tokens of a prompt that one step took */
-    int32_t reused; /* tokens that a second prompt, the first with its answer and more, continued */
-    int32_t guessed;                     /* most tokens guessed ahead at once */
+    int32_t piece;   /* most tokens of a prompt that one step took */
+    int32_t reused;  /* tokens that a prompt, an earlier one with its answer and more, continued */
+    int32_t guessed; /* most tokens guessed ahead at once */
     int32_t answer[PROOF_ANSWER_TOKENS]; /* to the first prompt, greedily */
     bool alone;                          /* nobody else was served meanwhile */
 };

@@ -1,4 +1,4 @@
-/* Two requests of the proof's own, and what their events tell. */
+/* Three requests of the proof's own, and what their events tell. */
 #include "engine/precision/served.h"
 
 #include "config/limits.h"
@@ -13,7 +13,9 @@
 
 /* More than the largest step takes, and not a multiple of any. */
 #define PROMPT_TOKENS (STEP_TOKENS_MAX + 9)
-#define SECOND_TOKENS (PROMPT_TOKENS + PROOF_ANSWER_TOKENS + 1)
+/* A short one, and the tokens behind its answer that make a next one of it. */
+#define SHORT_TOKENS 9
+#define MORE_TOKENS  2
 
 /* A request under way; all below is under the lock. */
 struct watch {
@@ -73,7 +75,7 @@ bool served_run(void *user, const struct profile *profile, struct proof_served *
 {
     struct engine *engine = user;
     struct engine_stats before, after;
-    int32_t ids[SECOND_TOKENS];
+    int32_t ids[PROMPT_TOKENS];
     struct watch w;
     struct engine_request request = {.ids = ids,
                                      .n_ids = PROMPT_TOKENS,
@@ -82,19 +84,23 @@ bool served_run(void *user, const struct profile *profile, struct proof_served *
                                      .deadline_ms = clock_ms() + PROOF_SERVE_MS,
                                      .profile = profile};
     randombytes_buf(&request.reuse_namespace, sizeof request.reuse_namespace);
-    lab_ids(ids, SECOND_TOKENS, engine_model_config(engine)->vocab_size, 2);
+    lab_ids(ids, PROMPT_TOKENS, engine_model_config(engine)->vocab_size, 2);
     engine_stats_get(engine, &before);
     if (!ask(engine, &request, &w))
         return false;
     *out = (struct proof_served){.piece = w.piece, .guessed = w.guessed};
     memcpy(out->answer, w.answer, sizeof out->answer);
-    memcpy(ids + PROMPT_TOKENS, w.answer, sizeof w.answer);
-    request.n_ids = SECOND_TOKENS;
+    request.n_ids = SHORT_TOKENS;
     request.tokens_max = 1; /* what it says does not count */
+    randombytes_buf(&request.reuse_namespace, sizeof request.reuse_namespace);
+    if (!ask(engine, &request, &w))
+        return false;
+    ids[SHORT_TOKENS] = w.answer[0];
+    request.n_ids = SHORT_TOKENS + 1 + MORE_TOKENS;
     if (!ask(engine, &request, &w))
         return false;
     out->reused = w.reused;
     engine_stats_get(engine, &after);
-    out->alone = before.running + before.waiting == 0 && after.requests == before.requests + 2;
+    out->alone = before.running + before.waiting == 0 && after.requests == before.requests + 3;
     return true;
 }
