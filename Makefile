@@ -303,10 +303,12 @@ test-load: build/engine ## hostile load on the API: 10,000 connections, slow cli
 inventory: build/engine ## what eight well-known shortcuts cost and buy on the embedded model, as a table
 	@$(PYTHON) tools/inventory.py
 
-# Not a suite of `make test`: it fetches 400 MB, and takes ten minutes and more.
+# Not a suite of `make test`: it fetches 400 MB, and takes ten minutes and more.  HARNESS_FLAGS=--slow also
+# waits for longer than harnesses do, 320 s each.
+HARNESS_FLAGS ?=
 test-harness: build/engine build/engine-scripted ## let real agent harnesses (opencode, Claude Code) work with the box, offline
 	@tests/harness/run.sh opencode.js
-	@tests/harness/run.sh stories.js
+	@tests/harness/run.sh stories.js $(HARNESS_FLAGS)
 	@tests/harness/run.sh overflow.js
 
 bench-tokenizer: build/bench-tokenizer ## tokens a second on C sources, beside the Rust tokenizer of npm
