@@ -25,14 +25,16 @@
 #define BOX_CONFIG_ENGINE "/config/engine" /* the engine's own, to rename in */
 #define BOX_KEYS          "/config/engine/keys"
 #define BOX_PROFILES      "/config/engine/profiles"
-#define BOX_AUDITS        "/config/engine/audits" /* its reports, the key of their signatures, a schedule */
+#define BOX_AUDITS                                                                                 \
+    "/config/engine/audits" /* its reports, the key of their signatures, a schedule */
 #define BOX_ADMIN_HOME    "/config/admin"
 #define BOX_ADMIN_SSH     "/config/admin/.ssh"
 #define BOX_AUTHORIZED    "/config/admin/.ssh/authorized_keys"
 #define BOX_HOST_KEY      "/config/ssh_host_key"
 #define BOX_TLS           "/config/tls" /* the front's own */
 #define BOX_SETTINGS      "/config/settings"
-#define BOX_STARTS        "/config/starts" /* what init remembers of the last starts */
+#define BOX_CHANGES       "/config/changes" /* who changed what */
+#define BOX_STARTS        "/config/starts"  /* what init remembers of the last starts */
 #define BOX_CONFIG_GOOD   "/config/good" /* copies of the files above, each found good at a boot */
 #define BOX_CONFIG_FORMAT "/etc/config.fs" /* the empty file system, from the build */
 #define BOX_STAGE         "/run/stage"     /* a partition is mounted here before it counts */
@@ -82,6 +84,12 @@
 #define LOG_LINES_DEFAULT 40  /* what fits on a terminal */
 #define LOG_LINES_MAX     2000
 
+/* ---- log of changes ----------------------------------------------------------------------------
+ */
+#define CHANGES_LINE_BYTES 400 /* a time, who, and CONSOLE_LINE_BYTES */
+/* About 2,000 changes, and as many before them; both together fit an answer. */
+#define CHANGES_FILE_BYTES (128 * 1024)
+
 /* ---- control sockets --------------------------------------------------------------------------
  */
 #define CONTROL_REQUEST_BYTES (64 * 1024)  /* of the protocol; a request is one line */
@@ -98,6 +106,10 @@
  */
 #define CONSOLE_LINE_BYTES   256 /* three command words of CONTROL_WORD_BYTES would not be typed */
 #define CONSOLE_HISTORY      32  /* lines kept */
+#define CONSOLE_COMMANDS_MAX 32
+#define CONSOLE_IDLE_S       900 /* without a key typed, the session ends; at most an hour */
+#define CONSOLE_IDLE_S_MAX   3600
+#define CONSOLE_WHO_BYTES    64      /* names of SSH keys */
 #define CONSOLE_ANSWER_MS    15000   /* the engine answers between two steps, slow under TCG */
 #define CONSOLE_JOB_MS       3600000 /* a ranking under TCG; an operator may end the console */
 #define CONSOLE_CONNECT_MS   500     /* between two attempts of --wait */
@@ -127,7 +139,7 @@
 #define END_SETTLE_MS          200   /* lets the answer to `poweroff` reach its reader */
 #define NET_TRY_S_MAX          3600  /* of `net ... --try`: longer is no trial */
 #define END_TRY_MS             5000 /* the updater passes the answer on, over SSH, before the restart */
-#define SSH_KEY_LINE_BYTES     256 /* type, 68 characters, and a name of CONTROL_WORD_BYTES */
+#define SSH_KEY_LINE_BYTES     320 /* type, 68 characters, a role, and CONSOLE_WHO_BYTES twice */
 #define PANIC_DELAY_S          10 /* long enough to read the console, short enough for a remote box */
 
 #endif

@@ -8,11 +8,13 @@
 #include "config/slots.h"
 #include "config/version.h"
 #include "init/client.h"
+#include "init/commands.h"
 #include "init/confine.h"
 #include "init/journal.h"
 #include "init/lineedit.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,56 +24,14 @@
 #define PROMPT       "v4box> "
 #define SCREEN_BYTES (4 * CONSOLE_LINE_BYTES) /* one redraw and what came before it */
 
-enum target { TARGET_NONE, TARGET_INIT, TARGET_ENGINE, TARGET_BOTH, TARGET_UPDATER, TARGET_TLS };
-
-static const struct command {
-    const char *name;
-    enum target target;
-    bool confirm;      /* asked for a `yes` when typed at the prompt */
-    const char *takes; /* the word behind which a file follows, "": none, NULL: never */
-    const char *args, *help;
-} COMMANDS[] = {
-    {"status", TARGET_BOTH, false, NULL, "", "what runs, and how it fares"},
-    {"log", TARGET_INIT, false, NULL, "[LINES]", "the newest lines of init and its services"},
-    {"keys", TARGET_ENGINE, false, NULL,
-     "list | create NAME | limit ID LIMIT VALUE | disable|enable ID | expire ID DATE | delete ID",
-     "who may use the chat API, and how much"},
-    {"prefixes", TARGET_ENGINE, false, NULL, "status | save",
-     "what is kept of conversations, and writing it now"},
-    {"profile", TARGET_ENGINE, false, NULL,
-     "list | show | diff | set | confirm | rollback | verify | rank | history | copy | row | "
-     "delete",
-     "which shortcuts in arithmetic are live, and changing that"},
-    {"metrics", TARGET_ENGINE, false, NULL, "", "counts as Prometheus reads them"},
-    {"audit", TARGET_ENGINE, false, NULL,
-     "all | prove | replay | logits | recall | needle | rank | isolate .. | status | abort | "
-     "history | report | diff | list | schedule | key",
-     "whether the profile still remembers, and which row broke it"},
-    {"ssh-keys", TARGET_INIT, false, NULL, "list | add KEY NAME | delete NAME",
-     "who may log in over SSH"},
-    {"net", TARGET_INIT, false, NULL, "dhcp | static ADDRESS/LEN [ROUTER] | confirm",
-     "the address; --try SECONDS goes back by itself"},
-    {"settings", TARGET_INIT, false, NULL, "[NAME VALUE]", "what is set, and setting it"},
-    {"tls", TARGET_TLS, false, "install", "status | show | reset [NAME ...]",
-     "the certificate; ssh BOX tls install <FILE takes one"},
-    {"update", TARGET_UPDATER, false, "", "status", "both systems; ssh BOX update <FILE sends one"},
-    {"rollback", TARGET_UPDATER, true, NULL, "", "restart into the system of the other slot"},
-    {"secure-boot", TARGET_UPDATER, false, "enrol", "",
-     "whether it is on; ssh BOX secure-boot enrol <FILE"},
-    {"factory-reset", TARGET_INIT, true, NULL, "erase",
-     "forget keys and settings, keep the models"},
-    {"poweroff", TARGET_INIT, true, NULL, "", "end everything and switch off"},
-    {"reboot", TARGET_INIT, true, NULL, "", "end everything and start again"},
-    {"help", TARGET_NONE, false, NULL, "", "this list"},
-    {"exit", TARGET_NONE, false, NULL, "", "leave the console"},
-};
-#define COMMAND_COUNT (sizeof COMMANDS / sizeof COMMANDS[0])
-
 struct console {
     const char *engine_path, *init_path, *updater_path, *tls_path; /* NULL: not asked */
     bool json;
     int wait_s; /* how long to wait for a server that is not there yet */
-    bool alone; /* one command of -c: the input is its own, not more commands */
+    int idle_s; /* without a key typed, a terminal's session ends */
+    enum role role;
+    const char *who; /* borrows; for the log of changes */
+    bool alone;      /* one command of -c: the input is its own, not more commands */
 };
 
 static struct client client, second; /* large: they hold whole answers */
@@ -204,8 +164,10 @@ static bool run_help(const struct console *c)
 {
     char bytes[CONSOLE_ANSWER_BYTES / 64], line[CONSOLE_ANSWER_BYTES / 32];
     struct text t = text_over(bytes, sizeof bytes), answer = text_over(line, sizeof line);
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        text_printf(&t, "%-13s %-42s %s\n", COMMANDS[i].name, COMMANDS[i].args, COMMANDS[i].help);
+    for (size_t i = 0; command_at(i) != NULL; i++) {
+        const struct command *command = command_at(i);
+        text_printf(&t, "%-13s %-42s %s\n", command->name, command->args, command->help);
+    }
     answer_write(&answer, true, t.data, t.len, NULL, 0);
     if (c->json)
         print_bytes(answer.data, answer.len);
@@ -228,8 +190,31 @@ static const char *const SERVERS[] = {[TARGET_INIT] = "init",
                                       [TARGET_UPDATER] = "updater",
                                       [TARGET_TLS] = "tls"};
 
-static bool run_command(const struct console *asked, const struct command *command,
-                        struct request *request)
+/* One line of the log of changes: `state` and the words of the request, in pieces that fit a word.
+ */
+static void record(const struct console *c, const char *state, const struct request *request)
+{
+    struct request change = {.count = 3};
+    char bytes[CHANGES_LINE_BYTES];
+    struct text line = text_over(bytes, sizeof bytes);
+    if (c->init_path == NULL)
+        return;
+    snprintf(change.word[0], sizeof change.word[0], "change");
+    snprintf(change.word[1], sizeof change.word[1], "%s", c->who);
+    snprintf(change.word[2], sizeof change.word[2], "%s", role_name(c->role));
+    text_printf(&line, "%s", state);
+    for (int i = 0; i < request->count; i++)
+        text_printf(&line, "%s%s", i > 0 ? " " : "", request->word[i]);
+    for (size_t at = 0; at < line.len && change.count <= CONTROL_ARGS_MAX; at += CONTROL_WORD_BYTES)
+        snprintf(change.word[change.count++], sizeof change.word[0], "%.*s", CONTROL_WORD_BYTES,
+                 line.data + at);
+    if (client_ask(&second, c->init_path, &change, CONSOLE_ANSWER_MS) != CLIENT_ANSWERED ||
+        !second.answer.ok)
+        fprintf(stderr, "console: the change can not be recorded\n");
+}
+
+static bool pass_on(const struct console *asked, const struct command *command,
+                    struct request *request)
 {
     struct console own = *asked;
     const struct console *c = &own;
@@ -257,6 +242,19 @@ static bool run_command(const struct console *asked, const struct command *comma
     return run_single(c, who, path, request);
 }
 
+/* A change is recorded before it is asked for: what ends the machine would not come to it later. */
+static bool run_command(const struct console *c, const struct command *command,
+                        struct request *request)
+{
+    bool changes = command_changes(command, request);
+    if (changes)
+        record(c, "", request);
+    bool good = pass_on(c, command, request);
+    if (changes && !good)
+        record(c, "failed: ", request);
+    return good;
+}
+
 /* The command a line names; a failure is printed and NULL returned. */
 static const struct command *parse(const struct console *c, const char *line, size_t n,
                                    struct request *request)
@@ -265,10 +263,17 @@ static const struct command *parse(const struct console *c, const char *line, si
         print_failure(c, "console", "a command is at most 9 printable words; try help");
         return NULL;
     }
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        if (strcmp(COMMANDS[i].name, request->word[0]) == 0)
-            return &COMMANDS[i];
-    print_failure(c, request->word[0], "unknown command, try help");
+    const struct command *command = command_find(request->word[0]);
+    if (command == NULL) {
+        print_failure(c, request->word[0], "unknown command, try help");
+        return NULL;
+    }
+    if (command_allowed(command, request, c->role))
+        return command;
+    char why[CONSOLE_LINE_BYTES];
+    snprintf(why, sizeof why, "not for a %s; it takes the role %s", role_name(c->role),
+             role_name(command->role));
+    print_failure(c, command->name, why);
     return NULL;
 }
 
@@ -350,11 +355,11 @@ static bool take_byte(struct terminal *t, char byte)
 static void run_terminal(const struct console *c)
 {
     static struct terminal terminal;
-    static const char *words[COMMAND_COUNT + 1];
+    static const char *words[CONSOLE_COMMANDS_MAX + 1];
     struct termios cooked, raw;
     char bytes[SCREEN_BYTES], input[64];
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        words[i] = COMMANDS[i].name;
+    for (size_t i = 0; command_at(i) != NULL; i++)
+        words[i] = command_at(i)->name;
     terminal.console = c;
     line_editor_init(&terminal.editor, PROMPT, words);
     tcgetattr(STDIN_FILENO, &cooked);
@@ -368,7 +373,13 @@ static void run_terminal(const struct console *c)
     show(&screen);
     bool stay = true;
     while (stay) {
-        ssize_t n = read(STDIN_FILENO, input, sizeof input);
+        struct pollfd typed = {.fd = STDIN_FILENO, .events = POLLIN};
+        int ready = poll(&typed, 1, c->idle_s * 1000);
+        if (ready == 0)
+            printf("\nnothing typed for %d s, the session ends\n", c->idle_s);
+        if (ready == 0 || (ready < 0 && errno != EINTR))
+            break;
+        ssize_t n = ready > 0 ? read(STDIN_FILENO, input, sizeof input) : -1;
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -424,18 +435,60 @@ static int usage(void)
 {
     fprintf(stderr, "usage: console [--socket PATH] [--init PATH] [--updater PATH] [--tls PATH] "
                     "[--wait SECONDS] [--json] "
-                    "[-c 'COMMAND']\n"
+                    "[--who NAME] [--idle SECONDS] [-c 'COMMAND']\n"
                     "exit codes: 0 good, 1 the command failed, 2 usage\n");
     return 2;
 }
 
+/* A number of seconds, or what was there when nothing is said.  False: neither. */
+static bool take_seconds(const char *word, int max, int *seconds)
+{
+    char *end;
+    if (word == NULL)
+        return true;
+    long number = strtol(word, &end, 10);
+    *seconds = (int)number;
+    return end != word && *end == '\0' && number >= 0 && number <= max;
+}
+
+/* What dropbear runs for a key with a role, whatever its owner asked for: "as ROLE NAME". */
+static bool take_forced(struct console *c, const char *command, char who[CONSOLE_WHO_BYTES + 1])
+{
+    struct request words;
+    if (command == NULL || !request_from_line(&words, command, strlen(command)) ||
+        words.count != 3 || strcmp(words.word[0], "as") != 0 ||
+        !role_parse(words.word[1], &c->role))
+        return false;
+    snprintf(who, CONSOLE_WHO_BYTES + 1, "%.*s", CONSOLE_WHO_BYTES, words.word[2]);
+    c->who = who;
+    return true;
+}
+
+static int run(struct console *c, const char *command)
+{
+    if (!confine()) {
+        fprintf(stderr, "console: cannot give up privileges: %s\n", strerror(errno));
+        return 2;
+    }
+    c->alone = command != NULL;
+    if (command != NULL)
+        return run_line(c, command, strlen(command)) ? 0 : 1;
+    if (isatty(STDIN_FILENO)) {
+        run_terminal(c);
+        return 0;
+    }
+    return run_pipe(c) ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
-    struct console c = {.engine_path = NULL};
-    const char *command = NULL, *wait = NULL;
-    static const char *const NAMES[] = {"--socket", "--init", "--updater", "--tls", "--wait", "-c"};
-    const char **values[] = {&c.engine_path, &c.init_path, &c.updater_path,
-                             &c.tls_path,    &wait,        &command};
+    struct console c = {.role = ROLE_ADMIN, .who = "ssh", .idle_s = CONSOLE_IDLE_S};
+    const char *command = NULL, *wait = NULL, *idle = NULL;
+    char who[CONSOLE_WHO_BYTES + 1];
+    static const char *const NAMES[] = {"--socket", "--init", "--updater", "--tls",
+                                        "--wait",   "--who",  "--idle",    "-c"};
+    const char **values[] = {&c.engine_path, &c.init_path, &c.updater_path, &c.tls_path,
+                             &wait,          &c.who,       &idle,           &command};
     for (int i = 1; i < argc; i++) {
         size_t k = 0;
         if (strcmp(argv[i], "--json") == 0) {
@@ -448,13 +501,9 @@ int main(int argc, char **argv)
             return usage();
         *values[k] = argv[++i];
     }
-    if (wait != NULL) {
-        char *end;
-        long seconds = strtol(wait, &end, 10);
-        if (end == wait || *end != '\0' || seconds < 0 || seconds > CONSOLE_WAIT_S_MAX)
-            return usage();
-        c.wait_s = (int)seconds;
-    }
+    if (!take_seconds(wait, CONSOLE_WAIT_S_MAX, &c.wait_s) ||
+        !take_seconds(idle, CONSOLE_IDLE_S_MAX, &c.idle_s))
+        return usage();
     if (c.engine_path == NULL && c.init_path == NULL && c.updater_path == NULL &&
         c.tls_path == NULL) {
         c.engine_path = BOX_ENGINE_SOCK;
@@ -462,16 +511,10 @@ int main(int argc, char **argv)
         c.updater_path = UPDATE_SOCK;
         c.tls_path = TLS_SOCK;
     }
-    if (!confine()) {
-        fprintf(stderr, "console: cannot give up privileges: %s\n", strerror(errno));
-        return 2;
+    if (take_forced(&c, command, who)) {
+        command = getenv("SSH_ORIGINAL_COMMAND"); /* dropbear's way to say what was asked for */
+        if (command != NULL && command[0] == '\0')
+            command = NULL;
     }
-    c.alone = command != NULL;
-    if (command != NULL)
-        return run_line(&c, command, strlen(command)) ? 0 : 1;
-    if (isatty(STDIN_FILENO)) {
-        run_terminal(&c);
-        return 0;
-    }
-    return run_pipe(&c) ? 0 : 1;
+    return run(&c, command);
 }

@@ -6,6 +6,8 @@
 #include "config/box.h"
 #include "config/version.h"
 #include "init/boot.h"
+#include "init/changes.h"
+#include "init/commands.h"
 #include "init/control.h"
 #include "init/files.h"
 #include "init/gate.h"
@@ -65,19 +67,48 @@ static void command_status(const struct request *request, struct text *answer)
     status_answer(answer, &services, &box.storage, &box.slots, boot_ms);
 }
 
+/* `log changes [LINES]` */
+static void answer_changes(struct text *answer, size_t count)
+{
+    static char bytes[2 * CHANGES_FILE_BYTES + 1];
+    struct text t = text_over(bytes, sizeof bytes);
+    if (!changes_tail(BOX_CHANGES, count, &t))
+        text_printf(&t, "nothing was changed yet\n");
+    answer_write(answer, true, t.data, t.len, NULL, 0);
+}
+
 static void command_log(const struct request *request, struct text *answer)
 {
     char *end = NULL;
     unsigned long count = LOG_LINES_DEFAULT;
-    if (request->count == 2) {
-        count = strtoul(request->word[1], &end, 10);
-        if (*end != '\0' || request->word[1][0] < '0' || request->word[1][0] > '9' || count == 0 ||
-            count > LOG_LINES_MAX) {
+    bool changes = request->count > 1 && strcmp(request->word[1], "changes") == 0;
+    if (request->count > 1 + changes) {
+        const char *word = request->word[1 + changes];
+        count = strtoul(word, &end, 10);
+        if (*end != '\0' || word[0] < '0' || word[0] > '9' || count == 0 || count > LOG_LINES_MAX ||
+            request->count > 2 + changes) {
             say(answer, false, "log: a number of lines from 1 to 2000");
             return;
         }
     }
-    log_answer(answer, &box.journal, count);
+    if (changes)
+        answer_changes(answer, count);
+    else
+        log_answer(answer, &box.journal, count);
+}
+
+/* Of the console alone, before it passes a command on: change WHO ROLE PIECE ... */
+static void command_change(const struct request *request, struct text *answer)
+{
+    char bytes[CHANGES_LINE_BYTES];
+    struct text t = text_over(bytes, sizeof bytes);
+    for (int i = 3; i < request->count; i++)
+        text_printf(&t, "%s", request->word[i]);
+    bool good =
+        request->count > 3 && changes_add(BOX_CHANGES, request->word[1], request->word[2], t.data);
+    if (!good)
+        journal_printf(&box.journal, "init", "a change is not recorded: %s", strerror(errno));
+    say(answer, good, good ? "" : "the change can not be recorded");
 }
 
 static void command_poweroff(const struct request *request, struct text *answer)
@@ -133,11 +164,14 @@ static void command_ssh_keys(const struct request *request, struct text *answer)
     static char bytes[BOOT_SITE_BYTES_MAX + 1];
     struct text t = text_over(bytes, sizeof bytes);
     const char(*word)[CONTROL_WORD_BYTES + 1] = request->word;
-    const char *wrong = "ssh-keys list | add ssh-ed25519 KEY NAME | delete NAME";
+    enum role role = ROLE_ADMIN;
+    const char *wrong = "ssh-keys list | add ssh-ed25519 KEY NAME [ROLE] | delete NAME; a ROLE is "
+                        "viewer, operator or admin, which it is without one";
     if (request->count == 2 && strcmp(word[1], "list") == 0)
         wrong = ssh_keys_list(BOX_AUTHORIZED, &t);
-    else if (request->count == 5 && strcmp(word[1], "add") == 0)
-        wrong = ssh_keys_add(BOX_AUTHORIZED, word[2], word[3], word[4]);
+    else if (request->count >= 5 && strcmp(word[1], "add") == 0 &&
+             (request->count == 5 || role_parse(word[5], &role)))
+        wrong = ssh_keys_add(BOX_AUTHORIZED, word[2], word[3], word[4], role);
     else if (request->count == 3 && strcmp(word[1], "delete") == 0)
         wrong = ssh_keys_delete(BOX_AUTHORIZED, word[2]);
     if (wrong != NULL) {
@@ -315,11 +349,12 @@ static const struct {
     int args_max;
 } COMMANDS[] = {
     {"status", command_status, 0},
-    {"log", command_log, 1},
+    {"log", command_log, 2},
+    {"change", command_change, 1 + CONTROL_ARGS_MAX},
     {"poweroff", command_poweroff, 0},
     {"reboot", command_reboot, 0},
     {"factory-reset", command_factory_reset, 1},
-    {"ssh-keys", command_ssh_keys, 4},
+    {"ssh-keys", command_ssh_keys, 5},
     {"settings", command_settings, 2},
     {"net", command_net, 5},
     {"heart", command_heart, 0},

@@ -191,6 +191,37 @@ def ssh_forwards_nothing(box):
     require(code != 0 and out == "", "sftp: exit %d, %r" % (code, out))
 
 
+def roles_hold_over_ssh(box):
+    """A viewer's key looks and changes nothing; what others change is recorded with their names."""
+    keys = {}
+    for role in ("viewer", "operator"):
+        keys[role] = os.path.join(box.dir, role + "_key")
+        if not os.path.exists(keys[role]):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys[role]], check=True)
+        with open(keys[role] + ".pub") as f:
+            kind, text = f.read().split()[:2]
+        code, out, _ = box.ssh("ssh-keys add %s %s %s-1 %s" % (kind, text, role, role))
+        equal(code, 0, "ssh-keys add says %r" % out)
+    require(re.search(r"^viewer +ssh-ed25519 \S+ viewer-1$", box.ssh("ssh-keys list")[1], re.M), "no role listed")
+    equal(box.ssh("status", key=keys["viewer"])[0], 0, "exit code of a viewer's status")
+    for asked in ("keys create x", "poweroff", "as admin x", "ssh-keys delete developer", "change a b c"):
+        require("role" in box.ssh(asked, key=keys["viewer"])[1] or
+                "unknown command" in box.ssh(asked, key=keys["viewer"])[1], "a viewer may " + asked)
+    code, out, _ = box.ssh("keys create by-operator", key=keys["operator"])
+    equal(code, 0, "exit code of an operator's keys create")
+    code, _, _ = box.ssh("net dhcp", key=keys["operator"])
+    equal(code, 1, "exit code of an operator's net dhcp")
+    equal(box.ssh("keys delete " + re.search(r"ds_(\w{8})_", out).group(1), key=keys["operator"])[0], 0, "keys delete")
+    log = box.ssh("log changes", key=keys["viewer"])[1]
+    for who, what in [("ssh admin", "ssh-keys add ssh-ed25519 \\S+ viewer-1 viewer"),
+                      ("operator-1 operator", "keys create by-operator")]:
+        require(re.search(r"^20\d\d-\S+Z %s: %s$" % (who, what), log, re.M), "log changes says %r" % log)
+    require("ds_" not in log and "viewer-1 viewer:" not in log, "log changes says %r" % log)
+    for role in keys:
+        equal(box.ssh("ssh-keys delete %s-1" % role)[0], 0, "ssh-keys delete")
+    equal(box.ssh("status", key=keys["viewer"])[0], 255, "exit code with a deleted key")
+
+
 def there_is_no_shell(box):
     before = box.status()["data"]["init"]
     for text in BREAKOUTS:
@@ -467,6 +498,7 @@ def normal():
             ("ssh: unknown key, password, other users refused", ssh_refuses),
             ("ssh: no forwarding, no sftp", ssh_forwards_nothing),
             ("ssh: no way to a shell", there_is_no_shell),
+            ("ssh: roles hold, and changes are recorded", roles_hold_over_ssh),
             ("tls: the told certificate, 1.3, h2 and 1.1", tls_front_answers),
             ("tls: 1.2 and large bodies refused", tls_front_refuses),
             ("tls: a head that comes a byte at a time is ended", front_ends_slow_heads),

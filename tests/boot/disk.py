@@ -224,6 +224,10 @@ def comes_back(box):
     out = box.serial.command("net")
     require(re.search(r"net.mode +static", out), "net says %r" % out)
     require("network" not in box.serial.command("status"), "DHCP runs")
+    changes = box.serial.command("log changes")
+    for what in ("box admin: keys create first", "serial admin: settings hostname kept",
+                 "serial admin: failed: net dhcp --try 0"):
+        require(what in changes, "log changes of before says %r" % changes)
     box.serial.command("net static 10.9.9.9/24 --try 30")
     # The answer goes out before the address changes: over SSH there would be none after it.
     deadline = time.monotonic() + 20

@@ -234,18 +234,57 @@ def terminal(path):
                          (b"reboot\r", b"type yes to do it: "), (b"yes\r", b"reboot\r\n")]:
         t.type(typed)
         t.until(shown)
-    equal([r["command"] for r in server.requests], ["keys", "keys", "reboot"], "requests")
+    equal([r["command"] for r in server.requests], ["keys", "keys", "change", "reboot"], "requests")
+    equal(server.requests[2]["args"], ["ssh", "admin", "reboot"], "what is recorded")
     t.type(bytes(b for b in range(256) if b not in b"\x04\r\n") * 40 + b"\x03keys list\r")
     t.until(b"keys list\r\n")
     t.type(b"\x04")
     equal(t.end(), 0, "exit code after Ctrl-D")
 
 
+def forced(sockets, role, asked):
+    """The console as dropbear starts it for a key with a role: (exit code, output)."""
+    done = subprocess.run([CONSOLE, *sockets, "-c", "as %s anna" % role], stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=SECONDS,
+                          env=dict(os.environ, SSH_ORIGINAL_COMMAND=asked))
+    return done.returncode, done.stdout
+
+
+def roles(path):
+    engine, init = Server(path + "e", echo), Server(path + "i", echo)
+    sockets = ("--socket", path + "e", "--init", path + "i")
+    for role, asked, code in [("viewer", "keys list", 0), ("viewer", "keys create x", 1),
+                              ("viewer", "reboot", 1), ("operator", "keys create x", 0),
+                              ("operator", "net dhcp", 1), ("admin", "net dhcp", 0),
+                              ("viewer", "as admin anna", 1), ("root", "keys list", 1)]:
+        equal(forced(sockets, role, asked)[0], code, "exit code of %s as %s" % (asked, role))
+    equal(forced(sockets, "viewer", "poweroff")[1], b"poweroff: not for a viewer; it takes the role admin\n",
+          "what a viewer hears")
+    equal(forced(sockets, "viewer", "")[0], 0, "exit code of a session without a command")
+    equal([r["command"] for r in engine.requests], ["keys", "keys"], "what the engine heard")
+    equal([(r["command"], r["args"]) for r in init.requests],
+          [("change", ["anna", "operator", "keys create x"]), ("change", ["anna", "admin", "net dhcp"]),
+           ("net", ["dhcp"])], "what init heard")
+    long = "settings hostname " + "x" * 120 + " " + "y" * 100
+    run(*sockets, "--who", "serial", "-c", long)
+    equal("".join(init.requests[3]["args"][2:]), long, "a long change, in pieces")
+    run(*sockets, "-c", "keys fail")
+    equal(init.requests[-1]["args"], ["ssh", "admin", "failed: keys fail"], "a change that failed")
+
+
+def idle(path):
+    Server(path, echo)
+    t = Terminal("--socket", path, "--idle", "2")
+    t.until(b"nothing typed for 2 s, the session ends")
+    equal(t.end(), 0, "exit code after silence")
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         for name, check in [("one socket", one_socket), ("both sockets", two_sockets),
                             ("--wait", waiting), ("hostile servers", hostile_servers),
-                            ("pipes", pipes), ("streams", streams), ("a terminal", terminal)]:
+                            ("pipes", pipes), ("streams", streams), ("a terminal", terminal), ("roles", roles),
+                            ("idle", idle)]:
             tap.check("console: " + name, check, os.path.join(folder, name.replace(" ", "-")))
         tap.check("console: usage", usage)
     tap.end()

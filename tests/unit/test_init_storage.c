@@ -440,20 +440,42 @@ static void ssh_keys_come_and_go(void **state)
     assert_null(ssh_keys_list(path, &t));
     assert_int_equal(t.len, 0);
     assert_non_null(ssh_keys_delete(path, "anna"));
-    assert_null(ssh_keys_add(path, "ssh-ed25519", SSH_KEY, "anna"));
-    assert_null(ssh_keys_add(path, "ssh-ed25519", SSH_KEY, "ann"));
-    assert_non_null(ssh_keys_add(path, "ssh-ed25519", SSH_KEY, "anna"));
-    assert_non_null(ssh_keys_add(path, "ssh-rsa", SSH_KEY, "bert"));
-    assert_non_null(ssh_keys_add(path, "ssh-ed25519", "AAAA", "bert"));
-    assert_non_null(ssh_keys_add(path, "ssh-ed25519", SSH_KEY, ""));
-    assert_non_null(ssh_keys_add(path, "ssh-ed25519", SSH_KEY, "b\nssh-ed25519"));
-    holds("authorized_keys", "ssh-ed25519 " SSH_KEY " anna\nssh-ed25519 " SSH_KEY " ann\n");
+    assert_null(ssh_keys_add(path, "ssh-ed25519", SSH_KEY, "anna", ROLE_VIEWER));
+    assert_null(ssh_keys_add(path, "ssh-ed25519", SSH_KEY, "ann", ROLE_ADMIN));
+    static const char *const BAD[][3] = {
+        {"ssh-ed25519", SSH_KEY, "anna"}, {"ssh-rsa", SSH_KEY, "bert"},
+        {"ssh-ed25519", "AAAA", "bert"},  {"ssh-ed25519", SSH_KEY, ""},
+        {"ssh-ed25519", SSH_KEY, "b\n"},  {"ssh-ed25519", SSH_KEY, "b\" ssh-ed25519"},
+        {"ssh-ed25519", SSH_KEY, "a b"},  {"ssh-ed25519", SSH_KEY, "b\\"},
+    };
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++)
+        assert_non_null(ssh_keys_add(path, BAD[i][0], BAD[i][1], BAD[i][2], ROLE_ADMIN));
+    holds("authorized_keys", "command=\"as viewer anna\" ssh-ed25519 " SSH_KEY " anna\n"
+                             "command=\"as admin ann\" ssh-ed25519 " SSH_KEY " ann\n");
     assert_null(ssh_keys_delete(path, "anna"));
     assert_non_null(ssh_keys_delete(path, "anna"));
     assert_non_null(ssh_keys_delete(path, "nn"));
-    holds("authorized_keys", "ssh-ed25519 " SSH_KEY " ann\n");
+    holds("authorized_keys", "command=\"as admin ann\" ssh-ed25519 " SSH_KEY " ann\n");
     assert_null(ssh_keys_list(path, &t));
-    assert_string_equal(bytes, "ssh-ed25519 " SSH_KEY " ann\n");
+    assert_string_equal(bytes, "admin    ssh-ed25519 " SSH_KEY " ann\n");
+}
+
+/* Lines that somebody else wrote are an admin's; ours show their role. */
+static void ssh_keys_list_their_roles(void **state)
+{
+    (void)state;
+    static const char LINES[] = "# note\n\nssh-ed25519 " SSH_KEY " anna\n"
+                                "command=\"as operator bert\" ssh-ed25519 " SSH_KEY " bert\n"
+                                "command=\"as nobody carl\" ssh-ed25519 " SSH_KEY " carl\n"
+                                "command=\"as viewer";
+    char bytes[1024];
+    struct text t = text_over(bytes, sizeof bytes);
+    put("authorized_keys", LINES, sizeof LINES - 1);
+    assert_null(ssh_keys_list(in_folder("authorized_keys"), &t));
+    assert_string_equal(bytes, "admin    ssh-ed25519 " SSH_KEY " anna\n"
+                               "operator ssh-ed25519 " SSH_KEY " bert\n"
+                               "admin    command=\"as nobody carl\" ssh-ed25519 " SSH_KEY " carl\n"
+                               "admin    command=\"as viewer\n");
 }
 
 static void ssh_keys_stop_at_the_limit(void **state)
@@ -465,7 +487,7 @@ static void ssh_keys_stop_at_the_limit(void **state)
     const char *wrong = NULL;
     for (; wrong == NULL && added < 2000; added++) {
         snprintf(name, sizeof name, "n%d", added);
-        wrong = ssh_keys_add(path, "ssh-ed25519", SSH_KEY, name);
+        wrong = ssh_keys_add(path, "ssh-ed25519", SSH_KEY, name, ROLE_ADMIN);
     }
     assert_string_equal(wrong, "the file is full");
     assert_in_range(added, 600, 900);
@@ -490,6 +512,7 @@ int main(void)
         TEST(a_cut_off_format_is_blank),
         TEST(bad_templates_are_refused),
         TEST(ssh_keys_come_and_go),
+        TEST(ssh_keys_list_their_roles),
         TEST(ssh_keys_stop_at_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,58 @@
+/*
+ * What can be said to the box: the table of the console's commands, who serves each, and which role
+ * may use it.  Pure: asks nobody and prints nothing.
+ */
+#ifndef V4BOX_INIT_COMMANDS_H
+#define V4BOX_INIT_COMMANDS_H
+
+#include "init/protocol.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Who serves a command. */
+enum target {
+    TARGET_NONE,
+    TARGET_INIT,
+    TARGET_ENGINE,
+    TARGET_BOTH,
+    TARGET_UPDATER,
+    TARGET_TLS,
+    TARGET_COUNT
+};
+
+/* Each may what the one before it may, and more. */
+enum role {
+    ROLE_VIEWER,   /* looks */
+    ROLE_OPERATOR, /* runs the service: API keys, profiles, restarts */
+    ROLE_ADMIN,    /* changes the box itself, and who may log in */
+    ROLE_COUNT
+};
+
+struct command {
+    const char *name;
+    enum target target;
+    enum role role;    /* who may do what is no look */
+    const char *looks; /* words behind the name that change nothing, "-": none at all, "*": any */
+    bool confirm;      /* asked for a `yes` when typed at the prompt */
+    const char *takes; /* the word behind which a file follows, "": none, NULL: never */
+    const char *args, *help;
+};
+
+/** The row of that index, NULL behind the last one. */
+const struct command *command_at(size_t i);
+
+/** The row of that name, or NULL. */
+const struct command *command_find(const char *name);
+
+/** Whether the request changes something, as opposed to a look. */
+bool command_changes(const struct command *command, const struct request *request);
+
+bool command_allowed(const struct command *command, const struct request *request, enum role role);
+
+const char *role_name(enum role role);
+
+/** @err false: no role has this name */
+bool role_parse(const char *name, enum role *out);
+
+#endif
