@@ -259,7 +259,7 @@ def sets(encoder, longest=1 << 20):
             continue
         r.seed(f"{SEED} {name}")
         out[name] = (length, fitting(encoder, make, length, count))
-    for length, count in ((1024, 10), (4096, 8), (8192, 4), (16384, 4), (32768, 2)):
+    for length, count in ((1024, 10), (4096, 8), (8192, 8), (16384, 8), (32768, 6)):
         for depth in (0.1, 0.3, 0.5, 0.7, 0.9) if length <= longest else ():
             r.seed(f"{SEED} needle {length} {depth}")
             out[f"needle {length} at {depth}"] = (length, [needle(r, encoder, length, depth) for _ in range(count)])
