@@ -330,12 +330,17 @@
 /* ---- the worker ------------------------------------------------------------------------------ */
 /* Places for rows of the precision table in a step; more need another version of the link. */
 #define PRECISION_ROWS_MAX 64
-/* Timelines of a worker, each at most once in a step. */
-#define LINK_SEGMENTS_MAX 64
+/* Timelines of a worker, each at most once in a step: SESSIONS_MAX, those of a proof, and room. */
+#define LINK_TIMELINES 64
+/* Pools of pieces of a worker: of the prefix cache, its probe, an audit, and room. */
+#define LINK_POOLS 4
 /* Steps on their way: one runs, one waits. */
 #define LINK_STEPS 2
 /* Rows of logits have room for this; flash has 129,280. */
 #define LINK_VOCAB_MAX 131072
+/* What a step can bring along: the streams of STEP_TOKENS_MAX rows of flash; a piece of it is
+ * smaller (12 MB). */
+#define LINK_GIVEN_FLOATS (STEP_TOKENS_MAX * 4 * 4096)
 /* The name of a field or of a configuration, with the NUL. */
 #define LINK_FIELD_BYTES 32
 /* The published checkpoint from a disk of 200 MB/s. */
@@ -344,6 +349,16 @@
 #define WORKER_STEP_SECONDS 120
 /* How soon a dead worker is noticed: a futex does not tell. */
 #define WORKER_LOOK_MS 20
+/* The same while nobody asks for anything. */
+#define WORKER_IDLE_LOOK_MS 250
+/* Between two starts of a worker, doubled by each start that did not last: the first is at once,
+ * since loading takes long enough; a machine that is broken should not load for ever. */
+#define WORKER_PAUSE_MS_MIN 250
+#define WORKER_PAUSE_MS_MAX 30000
+/* A worker that was up so long has lasted. */
+#define WORKER_LASTED_MS 60000
+/* Starts in a row that fail until those who wait are told: they may find another box. */
+#define WORKER_STARTS_PATIENCE 3
 
 /* ---- the audit ------------------------------------------------------------------------------- */
 /* Halvings of [0, 1] until two neighbouring doubles are left. */

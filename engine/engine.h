@@ -76,7 +76,14 @@ enum engine_event_kind {
     EVENT_END,     /* reason; always the last event of a request, exactly once */
 };
 
-enum end_reason { END_STOP, END_LENGTH, END_CANCELLED, END_FAULT, END_DEADLINE };
+enum end_reason {
+    END_STOP,
+    END_LENGTH,
+    END_CANCELLED,
+    END_FAULT,
+    END_DEADLINE,
+    END_LOST /* the network was lost under it (model_lost); asking again will help */
+};
 
 struct engine_event {
     enum engine_event_kind kind;
@@ -102,7 +109,9 @@ struct engine_options {
     uint8_t prefix_key[PREFIX_FILE_KEY_BYTES]; /* what the file is sealed with */
 };
 
-/** Takes the model (owned from here on: closed also when this fails), all memory of the timelines
+/** A model that is lost (model_lost) ends what runs and is started again while the queue goes on.
+ *
+ * Takes the model (owned from here on: closed also when this fails), all memory of the timelines
  * and the queue, and starts the engine thread.
  *  @own engine_destroy  @err ERR_INPUT: an option is out of range; ERR_CAPACITY */
 enum status MUST_CHECK engine_create(struct model *take_model, const struct engine_options *options,
@@ -158,6 +167,9 @@ struct engine_stats {
     int32_t prefix_saved_blocks;   /* the last engine_save wrote */
     int64_t prefix_saved_s;        /* when that was, since the epoch; 0: never */
     uint64_t drafts, drafts_right; /* tokens guessed ahead, and those that were right */
+    int32_t worker;                /* its process; 0: there is none */
+    bool lost;                     /* the network is lost; those who wait stay */
+    uint64_t losses, recovered_ms; /* how often it was, and how long the last time took */
 };
 void engine_stats_get(struct engine *engine, struct engine_stats *out);
 const struct model_config *engine_model_config(const struct engine *engine);

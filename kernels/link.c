@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <fcntl.h>
+#include <float.h>
 #include <linux/futex.h>
 #include <stddef.h>
 #include <sys/mman.h>
@@ -15,24 +16,23 @@
 #include <unistd.h>
 
 /* The same bytes whoever compiles it: no padding, words that any processor changes at once. */
-static_assert(sizeof(struct link_segment) == 16, "no padding");
-static_assert(sizeof(struct link_step) ==
-                  16 + PRECISION_ROWS_MAX + LINK_SEGMENTS_MAX * 16 + STEP_TOKENS_MAX * 4,
+static_assert(sizeof(struct link_segment) == 24 && sizeof(struct link_perturbation) == 24,
               "no padding");
-static_assert(sizeof(struct link_head) == 40 && offsetof(struct link, posted) == 40, "fixed");
+static_assert(sizeof(struct link_step) ==
+                  8 + 24 + PRECISION_ROWS_MAX + 48 + LINK_TIMELINES * 24 + STEP_TOKENS_MAX * 4,
+              "no padding");
+static_assert(sizeof(struct link_head) == 32 && offsetof(struct link, posted) == 32, "fixed");
 static_assert(ATOMIC_INT_LOCK_FREE == 2, "atomics are words of memory");
 static_assert((int)PRECISION_ROWS <= PRECISION_ROWS_MAX, "every row has its place");
 static_assert((LINK_STEPS & (LINK_STEPS - 1)) == 0, "numbers wrap");
 
-static struct link_head head_of(int32_t slots, int32_t tokens_max)
+static struct link_head head_of(void)
 {
     return (struct link_head){.magic = LINK_MAGIC,
                               .version = LINK_VERSION,
                               .bytes = sizeof(struct link),
                               .rows = PRECISION_ROWS,
                               .table = PRECISION_TABLE_VERSION,
-                              .slots = slots,
-                              .tokens_max = tokens_max,
                               .engine = (int32_t)getpid()};
 }
 
@@ -42,7 +42,7 @@ static struct link *map(int fd)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-struct link *link_create(int32_t slots, int32_t tokens_max, int *fd)
+struct link *link_create(int *fd)
 {
     *fd = memfd_create("v4box-link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0)
@@ -56,7 +56,7 @@ struct link *link_create(int32_t slots, int32_t tokens_max, int *fd)
         close(*fd);
         return NULL;
     }
-    link->head = head_of(slots, tokens_max);
+    link->head = head_of();
     return link;
 }
 
@@ -81,19 +81,14 @@ void link_unmap(struct link *link)
 
 const char *link_head_wrong(const struct link_head *h)
 {
-    struct link_head own = head_of(h->slots, h->tokens_max);
+    struct link_head own = head_of();
     const struct {
         const char *name;
         bool good;
     } fields[] = {
-        {"magic", h->magic == own.magic},
-        {"version", h->version == own.version},
-        {"bytes", h->bytes == own.bytes},
-        {"rows", h->rows == own.rows},
-        {"table", h->table == own.table},
-        {"slots", h->slots >= 1 && h->slots <= LINK_SEGMENTS_MAX},
-        {"zero", h->zero == 0},
-        {"tokens_max", h->tokens_max >= 1 && h->tokens_max <= POSITIONS_MAX},
+        {"magic", h->magic == own.magic}, {"version", h->version == own.version},
+        {"bytes", h->bytes == own.bytes}, {"rows", h->rows == own.rows},
+        {"table", h->table == own.table}, {"zero", h->zero == 0},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         if (!fields[i].good)
@@ -102,58 +97,114 @@ const char *link_head_wrong(const struct link_head *h)
     return NULL;
 }
 
+/* ---- what a step may say -------------------------------------------------------------------- */
+
+/* What each kind is about. */
+enum about {
+    ABOUT_ONE = 1,   /* one timeline */
+    ABOUT_MANY = 2,  /* one or more */
+    ABOUT_IDS = 4,   /* tokens */
+    ABOUT_POOL = 8,  /* a pool that is there */
+    ABOUT_PIECE = 16 /* a piece of it */
+};
+
+static const uint8_t ABOUT[LINK_KINDS] = {
+    [LINK_STEP] = ABOUT_MANY | ABOUT_IDS,
+    [LINK_DRAFT] = ABOUT_MANY | ABOUT_IDS,
+    [LINK_LAYER] = ABOUT_ONE | ABOUT_IDS,
+    [LINK_EXPERTS] = ABOUT_IDS,
+    [LINK_OPEN] = ABOUT_ONE,
+    [LINK_CLOSE] = ABOUT_ONE,
+    [LINK_RESET] = ABOUT_ONE,
+    [LINK_POOL_CLOSE] = ABOUT_POOL,
+    [LINK_SAVE] = ABOUT_ONE | ABOUT_POOL | ABOUT_PIECE,
+    [LINK_LOAD] = ABOUT_ONE | ABOUT_POOL | ABOUT_PIECE,
+    [LINK_GET] = ABOUT_POOL | ABOUT_PIECE,
+    [LINK_PUT] = ABOUT_POOL | ABOUT_PIECE,
+};
+
+static bool leg_runs(int32_t leg)
+{
+    return leg == LEG_PREFILL || leg == LEG_DECODE;
+}
+
+/* Rows of the draft block: those that the timeline has streams for, or one beyond it. */
+static const char *draft_wrong(const struct link_segment *g, int32_t room)
+{
+    int32_t behind = g->length - g->drafted;
+    if (g->leg != LEG_DECODE)
+        return "leg";
+    /* Streams of more positions than those of one step and the last one are not kept. */
+    if (behind > STEP_TOKENS_MAX + 1)
+        return "drafted";
+    if (g->beyond == 0)
+        return g->n > behind ? "n" : NULL;
+    if (g->beyond < 0 || g->beyond > DRAFT_DEPTH_MAX || behind != 0 || g->beyond > room - g->length)
+        return "beyond";
+    return g->n != 1 ? "n" : NULL;
+}
+
+/* Tokens behind a timeline. */
+static const char *tokens_wrong(const struct link_step *step, const struct link_segment *g,
+                                int32_t taken, const struct link_timeline *t)
+{
+    if (g->n < 1 || g->n > step->n_ids - taken)
+        return "n";
+    if (step->kind == LINK_DRAFT)
+        return draft_wrong(g, t->room);
+    if (!leg_runs(g->leg))
+        return "leg";
+    if (g->beyond != 0)
+        return "beyond";
+    return g->n > t->room - g->length ? "n" : NULL;
+}
+
 /* @param taken  tokens of the segments before */
 static const char *segment_wrong(const struct link_step *step, const struct link_segment *g,
                                  int32_t taken, const struct link_limits *limits)
 {
-    if (g->slot < 0 || g->slot >= limits->slots)
-        return "slot";
-    if (g->n < 1 || g->n > step->n_ids - taken)
-        return "n";
-    if (g->leg != LEG_DECODE && (g->leg != LEG_PREFILL || step->kind == LINK_DRAFT))
-        return "leg";
-    if ((g->flags & ~LINK_FLAGS) != 0)
+    if (g->timeline < 0 || g->timeline >= LINK_TIMELINES)
+        return "timeline";
+    if ((g->flags & ~LINK_FLAGS) != 0 || (g->flags & 3) == 3)
         return "flags";
     if (g->zero[0] != 0 || g->zero[1] != 0)
         return "zero";
-    const struct link_timeline *t = &limits->timelines[g->slot];
-    if (step->kind == LINK_DRAFT) {
-        /* Streams of more positions than those of one step and the last one are not kept. */
-        int32_t behind = t->length - t->draft_length;
-        if (g->position != t->draft_length || behind > STEP_TOKENS_MAX + 1)
-            return "position";
-        return g->n > behind ? "n" : NULL;
-    }
-    if (g->position != 0 && g->position != t->length)
-        return "position";
-    return g->n > limits->tokens_max - g->position ? "n" : NULL;
+    const struct link_timeline *t = &limits->timelines[g->timeline];
+    if ((t->room == 0) != (step->kind == LINK_OPEN))
+        return "timeline";
+    if (step->kind == LINK_OPEN)
+        return step->room < 1 || step->room > POSITIONS_MAX ? "room" : NULL;
+    /* The layers never forward, and both back by no more than the rings hold. */
+    if (g->length < 0 || g->length > t->length || t->length - g->length > SLIDING_WINDOW)
+        return "length";
+    if (g->drafted < 0 || g->drafted > g->length || t->drafted - g->drafted > SLIDING_WINDOW)
+        return "drafted";
+    if ((ABOUT[step->kind] & ABOUT_IDS) != 0)
+        return tokens_wrong(step, g, taken, t);
+    return g->n != 0 ? "n" : NULL;
 }
 
-const char *link_step_wrong(const struct link_step *step, const struct link_limits *limits)
+static const char *segments_wrong(const struct link_step *step, const struct link_limits *limits)
 {
-    bool seen[LINK_SEGMENTS_MAX] = {false};
-    int32_t taken = 0;
-    if (step->kind >= LINK_KINDS || (step->kind == LINK_DRAFT && !limits->drafts))
-        return "kind";
-    if (step->n_segments < 1 || step->n_segments > LINK_SEGMENTS_MAX)
+    bool seen[LINK_TIMELINES] = {false};
+    int32_t about = ABOUT[step->kind], taken = 0;
+    int32_t most = (about & ABOUT_MANY) != 0 ? LINK_TIMELINES : about & ABOUT_ONE;
+    if (step->n_segments < (most > 0) || step->n_segments > most)
         return "n_segments";
-    if (step->n_ids < 1 || step->n_ids > STEP_TOKENS_MAX)
+    bool ids = (about & ABOUT_IDS) != 0;
+    if (step->n_ids < ids || step->n_ids > (ids ? STEP_TOKENS_MAX : 0))
         return "n_ids";
-    for (int row = 0; row < PRECISION_ROWS_MAX; row++) {
-        if (step->values[row] >= (row < (int)PRECISION_ROWS ? PRECISION[row].n_values : 1))
-            return "values";
-    }
     for (int32_t i = 0; i < step->n_segments; i++) {
         const struct link_segment *g = &step->segments[i];
         const char *wrong = segment_wrong(step, g, taken, limits);
         if (wrong != NULL)
             return wrong;
-        if (seen[g->slot])
-            return "slot";
-        seen[g->slot] = true;
+        if (seen[g->timeline])
+            return "timeline";
+        seen[g->timeline] = true;
         taken += g->n;
     }
-    if (taken != step->n_ids)
+    if (step->n_segments > 0 && taken != step->n_ids)
         return "n_ids";
     for (int32_t i = 0; i < step->n_ids; i++) {
         if (step->ids[i] < 0 || step->ids[i] >= limits->vocab)
@@ -161,6 +212,78 @@ const char *link_step_wrong(const struct link_step *step, const struct link_limi
     }
     return NULL;
 }
+
+/* Where a piece comes from or goes to in a timeline. */
+static bool at_good(const struct link_step *step, const struct link_limits *limits)
+{
+    const struct link_segment *g = &step->segments[0];
+    bool load = step->kind == LINK_LOAD;
+    int32_t end = load ? limits->timelines[g->timeline].room : g->length;
+    if (load && (g->length != 0 || g->drafted != 0))
+        return false;
+    if (step->tail == 0)
+        return step->at >= 0 && step->at < end / RATIO_HCA;
+    if (step->at < 1 || step->at > end || step->at % RATIO_HCA != 0)
+        return false;
+    return load || g->length - step->at < STEP_TOKENS_MAX;
+}
+
+static const char *pieces_wrong(const struct link_step *step, const struct link_limits *limits)
+{
+    int32_t about = ABOUT[step->kind];
+    bool opens = step->kind == LINK_POOL_OPEN;
+    if (!opens && (about & ABOUT_POOL) == 0)
+        return NULL;
+    if (step->pool < 0 || step->pool >= LINK_POOLS ||
+        (limits->pools[step->pool].n_blocks == 0) != opens)
+        return "pool";
+    if (opens && (step->n_blocks < 1 || step->n_blocks > PREFIX_PIECES_MAX))
+        return "n_blocks";
+    if (opens && (step->n_tails < 1 || step->n_tails > PREFIX_PIECES_MAX))
+        return "n_tails";
+    if ((about & ABOUT_PIECE) == 0)
+        return NULL;
+    const struct link_pool *pool = &limits->pools[step->pool];
+    if (step->tail != 0 && step->tail != 1)
+        return "tail";
+    if (step->piece < 0 || step->piece >= (step->tail != 0 ? pool->n_tails : pool->n_blocks))
+        return "piece";
+    return (about & ABOUT_ONE) != 0 && !at_good(step, limits) ? "at" : NULL;
+}
+
+static const char *numbers_wrong(const struct link_step *step)
+{
+    const struct link_perturbation *p = &step->perturbation;
+    for (int row = 0; row < PRECISION_ROWS_MAX; row++) {
+        if (step->values[row] >= (row < (int)PRECISION_ROWS ? PRECISION[row].n_values : 1))
+            return "values";
+    }
+    bool numbers = p->clamp_limit >= 0 && p->clamp_limit < DBL_MAX && p->routed_factor >= 0 &&
+                   p->routed_factor < DBL_MAX && p->index_topk >= 0;
+    bool flags = p->routed_zero <= 1 && p->rotate_keys_only <= 1 && p->hc_transposed <= 1;
+    if (!numbers || !flags)
+        return "perturbation";
+    return p->zero != 0 || step->zero != 0 ? "zero" : NULL;
+}
+
+const char *link_step_wrong(const struct link_step *step, const struct link_limits *limits)
+{
+    if (step->kind >= LINK_KINDS || (step->kind == LINK_DRAFT && !limits->drafts))
+        return "kind";
+    const char *wrong = numbers_wrong(step);
+    if (wrong == NULL)
+        wrong = segments_wrong(step, limits);
+    if (wrong == NULL)
+        wrong = pieces_wrong(step, limits);
+    bool experts = step->kind == LINK_EXPERTS;
+    int32_t blocks = limits->layers + (experts && limits->drafts ? 1 : 0);
+    if (wrong == NULL && (experts || step->kind == LINK_LAYER) &&
+        (step->block < 0 || step->block >= blocks))
+        return "block";
+    return wrong == NULL && experts && !leg_runs(step->leg) ? "leg" : wrong;
+}
+
+/* ---- sleeping ------------------------------------------------------------------------------- */
 
 void link_sleep(_Atomic uint32_t *word, uint32_t seen, uint32_t ms)
 {

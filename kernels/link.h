@@ -6,7 +6,7 @@
  *
  * Neither side trusts the other.  The engine reads nothing back of what it wrote; the worker copies
  * a step before it looks at it, and runs only what link_step_wrong finds nothing in.
- * Knows no network: timelines are numbers here.
+ * Knows no network: of timelines and pieces it knows how many there are and how long they are.
  */
 #ifndef V4BOX_KERNELS_LINK_H
 #define V4BOX_KERNELS_LINK_H
@@ -20,36 +20,75 @@
 
 #define LINK_FD      3          /* in the worker */
 #define LINK_MAGIC   0x6b6c3476 /* "v4lk" */
-#define LINK_VERSION 1          /* of everything below; another one is refused */
+#define LINK_VERSION 2          /* of everything below; another one is refused */
 
+/* What the engine can ask for.  State stays in the worker: timelines and pools of pieces of
+ * prefixes (engine/model/snapshot.h) are numbers here, which the engine gives. */
 enum link_kind {
-    LINK_STEP,  /* tokens through the layers */
-    LINK_DRAFT, /* tokens through the draft block, which follows the layers */
+    LINK_STEP,       /* tokens through the layers */
+    LINK_DRAFT,      /* tokens through the draft block, which follows the layers */
+    LINK_LAYER,      /* given rows through one layer, in a timeline of its own */
+    LINK_EXPERTS,    /* given rows through the experts of one block */
+    LINK_OPEN,       /* makes a timeline */
+    LINK_CLOSE,      /* ends one */
+    LINK_RESET,      /* empties one: nothing of it can be read any more */
+    LINK_POOL_OPEN,  /* makes a pool of pieces */
+    LINK_POOL_CLOSE, /* ends one */
+    LINK_SAVE,       /* a piece of a timeline into the pool */
+    LINK_LOAD,       /* and back */
+    LINK_GET,        /* a piece of the pool to the engine */
+    LINK_PUT,        /* and back */
+    LINK_WITNESS,    /* what ran since it was last asked for */
     LINK_KINDS
 };
 
 enum link_flag {
-    LINK_WANT_ALL = 1,  /* logits of every token; without it of the last one */
-    LINK_CROSSOVER = 2, /* goes on with what another profile has left */
-    LINK_FLAGS = 3
+    LINK_WANT_LAST = 1, /* logits of the last token */
+    LINK_WANT_ALL = 2,  /* logits of every token, without LINK_WANT_LAST */
+    LINK_CROSSOVER = 4, /* goes on with what another profile has left */
+    LINK_FLAGS = 7
 };
 
-/* Some tokens of one timeline. */
+/* A timeline, brought back to where the engine has it, and some tokens behind that. */
 struct link_segment {
-    int32_t slot;     /* the timeline */
-    int32_t position; /* of the first token: where the timeline ends; 0 begins it anew */
+    int32_t timeline;
+    int32_t length, drafted; /* tokens that the layers, the draft block keep or leave out */
     int32_t n;
+    int32_t beyond;     /* LINK_DRAFT: row beyond the timeline, as draft_segment has it */
     uint8_t leg, flags; /* enum leg, enum link_flag */
     uint8_t zero[2];
+};
+
+/* Numbers changed on purpose (engine/model/inspect.h); all zero: none. */
+struct link_perturbation {
+    double clamp_limit, routed_factor;
+    int32_t index_topk;
+    uint8_t routed_zero, rotate_keys_only, hc_transposed;
+    uint8_t zero;
 };
 
 struct link_step {
     uint32_t number; /* 1 for the first step; wraps */
     uint32_t kind;
-    int32_t n_segments, n_ids;
+    struct link_perturbation perturbation;
     uint8_t values[PRECISION_ROWS_MAX]; /* of the profile, by row; zero behind the last row */
-    struct link_segment segments[LINK_SEGMENTS_MAX];
+    int32_t room;                       /* LINK_OPEN: tokens of the timeline */
+    int32_t block; /* LINK_LAYER: the layer; LINK_EXPERTS: that, or behind the last the draft's */
+    int32_t leg;   /* LINK_EXPERTS */
+    int32_t pool, n_blocks, n_tails; /* LINK_POOL_OPEN; the others name the pool alone */
+    int32_t tail;                    /* the piece is 0: a block, 1: a tail */
+    int32_t piece;                   /* its place in the pool */
+    int32_t
+        at; /* LINK_SAVE, LINK_LOAD: number of the block, or tokens in front of the tail's end */
+    int32_t zero;
+    int32_t n_segments, n_ids;
+    struct link_segment segments[LINK_TIMELINES];
     int32_t ids[STEP_TOKENS_MAX]; /* of all segments, one behind another */
+};
+
+/* Rows or a piece that the engine gives along.  Any bytes are good: they are only computed with. */
+struct link_given {
+    float numbers[LINK_GIVEN_FLOATS];
 };
 
 /* Written by the engine before the worker starts. */
@@ -58,19 +97,21 @@ struct link_head {
     uint64_t bytes; /* of struct link */
     uint32_t rows;  /* PRECISION_ROWS, PRECISION_TABLE_VERSION */
     uint32_t table;
-    int32_t slots, tokens_max; /* timelines, and the room of each */
-    int32_t engine;            /* process */
+    int32_t engine; /* process */
     uint32_t zero;
 };
 
 enum link_state { LINK_LOADING, LINK_READY, LINK_FAILED };
 
+/* The only thing that a good step can be refused for: LINK_OPEN, LINK_POOL_OPEN. */
+#define LINK_NO_MEMORY "memory"
+
 struct link_answer {
     uint32_t number;                /* of the step */
     char refused[LINK_FIELD_BYTES]; /* the field that was wrong; "": none */
-    /* Row r belongs to ids[r] and is of the configuration's vocabulary; only what was wanted is
-     * written. */
-    float logits[STEP_TOKENS_MAX * LINK_VOCAB_MAX];
+    /* The rows that were wanted, one behind another, each of the configuration's vocabulary; the
+     * rows of a layer; a piece; a struct witness_table. */
+    float numbers[STEP_TOKENS_MAX * LINK_VOCAB_MAX];
 };
 
 struct link {
@@ -78,29 +119,36 @@ struct link {
     /* written by the engine */
     _Atomic uint32_t posted;            /* number of the last step */
     struct link_step steps[LINK_STEPS]; /* step k lies in k mod LINK_STEPS */
+    struct link_given given[LINK_STEPS];
     /* written by the worker */
-    _Atomic uint32_t state;        /* enum link_state */
-    _Atomic uint32_t done;         /* number of the last step answered */
-    char config[LINK_FIELD_BYTES]; /* READY: name of the row of config/model.h */
-    char reason[ERROR_TEXT_BYTES]; /* FAILED: one line */
+    _Atomic uint32_t state;         /* enum link_state */
+    _Atomic uint32_t done;          /* number of the last step answered */
+    char config[LINK_FIELD_BYTES];  /* READY: name of the row of config/model.h */
+    char variant[LINK_FIELD_BYTES]; /* READY: of the backend */
+    char reason[ERROR_TEXT_BYTES];  /* FAILED: one line */
     struct link_answer answers[LINK_STEPS];
 };
 
-/* What a worker knows of a timeline. */
+/* What a worker knows of a timeline, of a pool. */
 struct link_timeline {
-    int32_t length, draft_length;
+    int32_t room; /* 0: there is none */
+    int32_t length, drafted;
+};
+struct link_pool {
+    int32_t n_blocks, n_tails; /* 0: there is none */
 };
 
 /* What a worker has. */
 struct link_limits {
-    const struct link_timeline *timelines; /* [slots] */
-    int32_t slots, tokens_max, vocab;
+    struct link_timeline timelines[LINK_TIMELINES];
+    struct link_pool pools[LINK_POOLS];
+    int32_t vocab, layers;
     bool drafts;
 };
 
 /** New shared memory, its head filled.  *fd closes itself in children.
  *  @own link_unmap, close  @return NULL: the system refused (errno) */
-struct link *link_create(int32_t slots, int32_t tokens_max, int *fd);
+struct link *link_create(int *fd);
 /** Maps what a parent handed down.  @own link_unmap  @return NULL: *wrong says what about it */
 struct link *link_map(int fd, const char **wrong);
 void link_unmap(struct link *link);

@@ -28,8 +28,8 @@
 
 struct flags {
     const char *model, *listen, *keys, *admin, *metrics; /* borrow from argv */
-    const char *isa, *profile, *profiles, *prefixes, *prefixes_key, *audits;
-    int threads, context, sessions, draft, keepalive_ms, receipts, front;
+    const char *isa, *profile, *profiles, *prefixes, *prefixes_key, *audits, *worker;
+    int threads, context, sessions, draft, keepalive_ms, receipts, front, worker_limit_s;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
 };
@@ -79,6 +79,8 @@ static const struct {
     {"--audits", offsetof(struct flags, audits), 0},
     {"--prefixes", offsetof(struct flags, prefixes), 0},
     {"--prefixes-key", offsetof(struct flags, prefixes_key), 0},
+    {"--worker", offsetof(struct flags, worker), 0},
+    {"--worker-limit", offsetof(struct flags, worker_limit_s), WORKER_STEP_SECONDS},
     {"--keepalive-ms", offsetof(struct flags, keepalive_ms), KEEPALIVE_MS_MAX},
     {"--receipts", offsetof(struct flags, receipts), MESSAGES_MAX},
     {"--front", offsetof(struct flags, front), HTTP_UID_MAX},
@@ -136,7 +138,9 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
 
 static enum status open_engine(struct box *box, const struct flags *flags, struct error *err)
 {
-    struct model_options options = {.threads = flags->threads};
+    struct model_options options = {.threads = flags->threads,
+                                    .worker = flags->worker,
+                                    .worker_step_ms = 1000 * flags->worker_limit_s};
     if (!isa_parse(flags->isa, &options.isa))
         return error_set(err, ERR_USAGE, "--isa: want auto, baseline, avx2 or avx512");
     const struct profile *builtin = profile_builtin(flags->profile);

@@ -170,8 +170,12 @@ static void take_token(struct completion *c, const struct stream_item *item)
 
 static void take_end(struct completion *c, enum end_reason reason)
 {
+    static const enum api_code FAULTS[] = {[END_CANCELLED] = API_ENGINE,
+                                           [END_FAULT] = API_ENGINE,
+                                           [END_DEADLINE] = API_DEADLINE,
+                                           [END_LOST] = API_LOST};
     if (reason != END_STOP && reason != END_LENGTH) {
-        break_off(c, reason == END_DEADLINE ? API_DEADLINE : API_ENGINE);
+        break_off(c, FAULTS[reason]);
         return;
     }
     answer_finish(c->answer, &c->reply.reasoning, &c->reply.content);

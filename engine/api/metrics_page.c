@@ -47,6 +47,9 @@ void api_metrics_dump(void *user, struct buf *out)
                                     .prefix_evicted = engine.prefix_evicted,
                                     .drafts = engine.drafts,
                                     .drafts_right = engine.drafts_right,
+                                    .losses = engine.losses,
+                                    .lost = engine.lost,
+                                    .recovered_ms = engine.recovered_ms,
                                     .turns_kept = (uint64_t)turns.kept,
                                     .turns_bytes = (uint64_t)turns.bytes};
     add_audits(api->auditor, &sample);

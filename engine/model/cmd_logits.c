@@ -6,7 +6,6 @@
 #include "engine/model/inspect.h"
 #include "engine/model/logits.h"
 #include "engine/model/options.h"
-#include "engine/model/remote.h"
 #include "kernels/check.h"
 
 #include <math.h>
@@ -15,7 +14,7 @@
 #include <string.h>
 
 struct logits_options {
-    const char *dir, *ids_path, *positions, *worker;
+    const char *dir, *ids_path, *positions;
     struct model_options model;
     struct profile profile, decode_profile;
     int32_t chunk, threads, decode_from;
@@ -29,9 +28,8 @@ struct probe_trace {
 
 struct logits_run {
     struct logits_options options;
-    struct model *model;       /* owns; NULL: the network is that of remote */
+    struct model *model;       /* owns */
     struct sequence *sequence; /* owns */
-    struct remote *remote;     /* owns; NULL: none */
     const struct model_config *config;
     struct ids ids; /* owns */
     int32_t vocab, layers;
@@ -59,7 +57,7 @@ static enum status options_parse(int argc, char **argv, struct logits_options *o
         {"--positions", FLAG_TEXT, &o->positions, .required = false},
         {"--draft", FLAG_SWITCH, &o->draft, .required = false},
         {"--trace", FLAG_SWITCH, &o->trace, .required = false},
-        {"--worker", FLAG_TEXT, &o->worker, .required = false},
+        {"--worker", FLAG_TEXT, &o->model.worker, .required = false},
         {"--isa", FLAG_ISA, &o->model.isa, .required = false},
         {"--threads", FLAG_NUMBER, &o->threads, .required = false},
     };
@@ -72,9 +70,7 @@ static enum status options_parse(int argc, char **argv, struct logits_options *o
         o->decode_profile = o->profile;
     else if (o->draft)
         return error_set(err, ERR_USAGE, "--draft: not with --decode-profile");
-    if (strcmp(o->ids_path, "-") == 0 && o->worker != NULL)
-        return error_set(err, ERR_USAGE, "--worker: ids come from a file, it is read twice");
-    if (o->trace && o->worker != NULL)
+    if (o->trace && o->model.worker != NULL)
         return error_set(err, ERR_USAGE, "--trace: not with --worker");
     if (o->chunk < 1)
         return error_set(err, ERR_USAGE, "--chunk: must be at least 1");
@@ -170,21 +166,11 @@ static int32_t step_size(const struct logits_run *run, int32_t at)
     return end - at < o->chunk ? end - at : o->chunk;
 }
 
-/* One segment through the worker, all rows of it. */
-static enum status remote_rows(struct logits_run *run, enum link_kind kind,
-                               struct link_segment segment, const int32_t *ids,
-                               const struct profile *profile, struct error *err)
+/* What a lost worker gave is worth nothing. */
+static enum status network_check(struct logits_run *run, struct error *err)
 {
-    const float *rows;
-    struct link_step *step = remote_step(run->remote);
-    *step = (struct link_step){.kind = kind, .n_segments = 1, .n_ids = segment.n};
-    segment.flags |= LINK_WANT_ALL;
-    step->segments[0] = segment;
-    memcpy(step->ids, ids, (size_t)segment.n * sizeof *ids);
-    enum status status = remote_run(run->remote, profile, &rows, err);
-    if (status == OK)
-        memcpy(run->rows, rows, (size_t)segment.n * (size_t)run->vocab * sizeof *rows);
-    return status;
+    const char *lost = model_lost(run->model);
+    return lost == NULL ? OK : error_set(err, ERR_CHECK, "%.400s", lost);
 }
 
 static enum status layers_run(struct logits_run *run, int32_t at, int32_t n, struct error *err)
@@ -193,19 +179,11 @@ static enum status layers_run(struct logits_run *run, int32_t at, int32_t n, str
     bool decode = at >= o->decode_from;
     const struct profile *profile = decode ? &o->decode_profile : &o->profile;
     enum leg leg = decode ? LEG_DECODE : LEG_PREFILL;
-    const int32_t *ids = run->ids.data + at;
-    if (run->remote != NULL) {
-        struct link_segment g = {.position = at,
-                                 .n = n,
-                                 .leg = (uint8_t)leg,
-                                 .flags = at == o->decode_from ? LINK_CROSSOVER : 0};
-        return remote_rows(run, LINK_STEP, g, ids, profile, err);
-    }
-    struct segment segment = {run->sequence, ids, n, NULL, run->rows, leg};
+    struct segment segment = {run->sequence, run->ids.data + at, n, NULL, run->rows, leg};
     if (at == o->decode_from)
         sequence_crossover(run->sequence, &o->decode_profile);
     model_step(run->model, profile, &segment, 1);
-    return OK;
+    return network_check(run, err);
 }
 
 static enum status step_run(struct logits_run *run, int32_t at, int32_t n, struct error *err)
@@ -231,15 +209,10 @@ static enum status step_run(struct logits_run *run, int32_t at, int32_t n, struc
 
 static enum status draft_rows(struct logits_run *run, int32_t at, int32_t n, struct error *err)
 {
-    const int32_t *next = run->ids.data + at + 1;
-    const struct profile *profile = &run->options.profile;
-    if (run->remote != NULL) {
-        struct link_segment g = {.position = at, .n = n, .leg = LEG_DECODE};
-        return remote_rows(run, LINK_DRAFT, g, next, profile, err);
-    }
-    struct draft_segment draft = {run->sequence, next, n, .logits_all = run->rows};
-    model_draft(run->model, profile, &draft, 1);
-    return OK;
+    struct draft_segment draft = {run->sequence, run->ids.data + at + 1, n,
+                                  .logits_all = run->rows};
+    model_draft(run->model, &run->options.profile, &draft, 1);
+    return network_check(run, err);
 }
 
 /* Brings the draft block up to one row behind the ids taken so far. */
@@ -313,36 +286,13 @@ static void result_print(struct logits_run *run)
 
 /* ---- the run -------------------------------------------------------------------------------- */
 
-/* Room for the ids in a network of this program, or in a worker's. */
-static enum status network_open(struct logits_run *run, struct error *err)
-{
-    const struct logits_options *o = &run->options;
-    if (o->worker == NULL) {
-        enum status status = model_open(o->dir, &o->model, &run->model, err);
-        if (status == OK)
-            run->config = model_config(run->model);
-        return status;
-    }
-    /* Its timelines are made before it says what its vocabulary is. */
-    struct ids ids;
-    enum status status = ids_file_read(o->ids_path, LINK_VOCAB_MAX, &ids, err);
-    if (status != OK)
-        return status;
-    struct remote_options remote = {o->worker, o->dir,           o->model,
-                                    1,         (int32_t)ids.len, 1000 * WORKER_STEP_SECONDS};
-    ids_free(&ids);
-    status = remote_open(&remote, &run->remote, err);
-    if (status == OK)
-        run->config = remote_config(run->remote);
-    return status;
-}
-
 static enum status run_prepare(struct logits_run *run, struct error *err)
 {
     const struct logits_options *o = &run->options;
-    enum status status = network_open(run, err);
+    enum status status = model_open(o->dir, &o->model, &run->model, err);
     if (status != OK)
         return status;
+    run->config = model_config(run->model);
     run->vocab = run->config->vocab_size;
     run->layers = run->config->num_hidden_layers;
     if (o->draft && run->config->num_nextn_predict_layers == 0)
@@ -350,7 +300,7 @@ static enum status run_prepare(struct logits_run *run, struct error *err)
     status = ids_file_read(o->ids_path, run->vocab, &run->ids, err);
     if (status == OK)
         status = probes_parse(run, err);
-    if (status == OK && run->model != NULL)
+    if (status == OK)
         status = sequence_create(run->model, (int32_t)run->ids.len, &run->sequence, err);
     if (status != OK)
         return status;
@@ -380,7 +330,6 @@ static void run_clear(struct logits_run *run)
     ids_free(&run->ids);
     sequence_destroy(run->sequence);
     model_close(run->model);
-    remote_close(run->remote);
 }
 
 int cmd_logits(int argc, char **argv)

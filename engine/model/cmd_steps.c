@@ -1,28 +1,35 @@
 /*
  * `engine steps`, `worker steps`: the worker's side of the link (kernels/link.h).  Loads the model,
- * then runs the steps that the engine posts until that is gone.  Knows no text, no requests, no
+ * then does what the engine posts until that is gone.  Checks every step before it runs: what
+ * network.h asserts is refused here, by the name of the field.  Knows no text, no requests, no
  * sockets.
  */
 #include "engine/commands.h"
+#include "engine/model/network.h"
 #include "engine/model/options.h"
 #include "kernels/check.h"
 #include "kernels/link.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 struct steps_run {
     struct link *link;   /* owns */
     struct model *model; /* owns */
     struct link_head head;
-    int32_t vocab;
-    struct sequence *sequences[LINK_SEGMENTS_MAX]; /* owns; [head.slots] */
-    struct link_timeline timelines[LINK_SEGMENTS_MAX];
+    struct sequence *sequences[LINK_TIMELINES]; /* own; NULL: there is none */
+    struct snapshots *pools[LINK_POOLS];        /* own; NULL: there is none */
+    struct link_limits limits;
     struct link_step step; /* what is checked and run: the engine cannot write here */
+    struct profile profile;
+    const float *given; /* what came along with the step */
+    float *numbers;     /* where its answer goes */
 };
 
 /* ---- loading -------------------------------------------------------------------------------- */
@@ -30,6 +37,9 @@ struct steps_run {
 static enum status link_take(struct steps_run *run, struct error *err)
 {
     const char *wrong;
+    /* Whatever else the engine had open is not for this program. */
+    if (syscall(SYS_close_range, LINK_FD + 1, UINT_MAX, 0) != 0)
+        return error_set(err, ERR_IO, "descriptors: %s", strerror(errno));
     run->link = link_map(LINK_FD, &wrong);
     if (run->link == NULL)
         return error_set(err, ERR_USAGE, "descriptor %d: %s", LINK_FD, wrong);
@@ -50,96 +60,223 @@ static enum status load(struct steps_run *run, const char *dir, const struct mod
     if (status != OK)
         return status;
     const struct model_config *config = model_config(run->model);
-    ASSERT(config->vocab_size <= LINK_VOCAB_MAX && strlen(config->name) < LINK_FIELD_BYTES);
-    run->vocab = config->vocab_size;
-    for (int32_t i = 0; i < run->head.slots && status == OK; i++)
-        status = sequence_create(run->model, run->head.tokens_max, &run->sequences[i], err);
-    if (status == OK)
-        memcpy(run->link->config, config->name, strlen(config->name) + 1);
-    return status;
+    const char *variant = model_isa_name(run->model);
+    ASSERT(config->vocab_size <= LINK_VOCAB_MAX && strlen(config->name) < LINK_FIELD_BYTES &&
+           strlen(variant) < LINK_FIELD_BYTES);
+    run->limits.vocab = config->vocab_size;
+    run->limits.layers = config->num_hidden_layers;
+    run->limits.drafts = config->num_nextn_predict_layers > 0;
+    memcpy(run->link->config, config->name, strlen(config->name) + 1);
+    memcpy(run->link->variant, variant, strlen(variant) + 1);
+    return OK;
 }
 
-/* ---- steps ---------------------------------------------------------------------------------- */
+/* ---- tokens and rows ------------------------------------------------------------------------ */
 
-/* Timelines that begin anew are empty, and crossed ones belong to this profile. */
-static void timelines_prepare(struct steps_run *run, const struct profile *profile)
+static float *wanted(const struct steps_run *run, const struct link_segment *g, enum link_flag how,
+                     int32_t *row)
 {
+    float *at = run->numbers + (int64_t)*row * run->limits.vocab;
+    if ((g->flags & how) == 0)
+        return NULL;
+    *row += how == LINK_WANT_ALL ? g->n : 1;
+    return at;
+}
+
+static void run_step(struct steps_run *run)
+{
+    struct segment segments[LINK_TIMELINES];
+    int32_t row = 0, taken = 0;
     for (int32_t i = 0; i < run->step.n_segments; i++) {
         const struct link_segment *g = &run->step.segments[i];
-        if (run->step.kind == LINK_STEP && g->position == 0)
-            sequence_reset(run->sequences[g->slot]);
+        segments[i] = (struct segment){.sequence = run->sequences[g->timeline],
+                                       .ids = run->step.ids + taken,
+                                       .n = g->n,
+                                       .logits_last = wanted(run, g, LINK_WANT_LAST, &row),
+                                       .logits_all = wanted(run, g, LINK_WANT_ALL, &row),
+                                       .leg = (enum leg)g->leg};
+        taken += g->n;
+    }
+    model_step(run->model, &run->profile, segments, run->step.n_segments);
+}
+
+static void run_draft(struct steps_run *run)
+{
+    struct draft_segment segments[LINK_TIMELINES];
+    int32_t row = 0, taken = 0;
+    for (int32_t i = 0; i < run->step.n_segments; i++) {
+        const struct link_segment *g = &run->step.segments[i];
+        segments[i] = (struct draft_segment){.sequence = run->sequences[g->timeline],
+                                             .next_ids = run->step.ids + taken,
+                                             .n = g->n,
+                                             .logits_last = wanted(run, g, LINK_WANT_LAST, &row),
+                                             .logits_all = wanted(run, g, LINK_WANT_ALL, &row),
+                                             .beyond = g->beyond};
+        taken += g->n;
+    }
+    model_draft(run->model, &run->profile, segments, run->step.n_segments);
+}
+
+static void run_layer(struct steps_run *run)
+{
+    const struct link_segment *g = &run->step.segments[0];
+    model_layer(run->model, &run->profile, run->sequences[g->timeline], run->step.block,
+                (enum leg)g->leg, run->step.ids, g->n, run->given, run->numbers);
+}
+
+static void run_experts(struct steps_run *run)
+{
+    model_moe(run->model, &run->profile, run->step.block, (enum leg)run->step.leg, run->step.ids,
+              run->step.n_ids, run->given, run->numbers);
+}
+
+static void run_witness(struct steps_run *run)
+{
+    struct witness_table table;
+    model_witness(run->model, &table);
+    memcpy(run->numbers, &table, sizeof table);
+}
+
+/* ---- timelines and pieces ------------------------------------------------------------------- */
+
+static void run_close(struct steps_run *run)
+{
+    int32_t number = run->step.segments[0].timeline;
+    sequence_destroy(run->sequences[number]);
+    run->sequences[number] = NULL;
+    run->limits.timelines[number].room = 0;
+}
+
+static void run_reset(struct steps_run *run)
+{
+    sequence_reset(run->sequences[run->step.segments[0].timeline]);
+}
+
+static void run_pool_close(struct steps_run *run)
+{
+    snapshots_destroy(run->pools[run->step.pool]);
+    run->pools[run->step.pool] = NULL;
+    run->limits.pools[run->step.pool].n_blocks = 0;
+}
+
+static void run_save(struct steps_run *run)
+{
+    const struct sequence *sequence = run->sequences[run->step.segments[0].timeline];
+    (run->step.tail != 0 ? snapshot_save_tail : snapshot_save_block)(
+        run->pools[run->step.pool], run->step.piece, sequence, run->step.at);
+}
+
+static void run_load(struct steps_run *run)
+{
+    (run->step.tail != 0 ? snapshot_load_tail : snapshot_load_block)(
+        run->pools[run->step.pool], run->step.piece, run->sequences[run->step.segments[0].timeline],
+        run->step.at);
+}
+
+static void run_get(struct steps_run *run)
+{
+    (run->step.tail != 0 ? snapshot_get_tail : snapshot_get_block)(run->pools[run->step.pool],
+                                                                   run->step.piece, run->numbers);
+}
+
+static void run_put(struct steps_run *run)
+{
+    (run->step.tail != 0 ? snapshot_put_tail : snapshot_put_block)(run->pools[run->step.pool],
+                                                                   run->step.piece, run->given);
+}
+
+static void (*const RUNS[LINK_KINDS])(struct steps_run *run) = {
+    [LINK_STEP] = run_step,
+    [LINK_DRAFT] = run_draft,
+    [LINK_LAYER] = run_layer,
+    [LINK_EXPERTS] = run_experts,
+    [LINK_CLOSE] = run_close,
+    [LINK_RESET] = run_reset,
+    [LINK_POOL_CLOSE] = run_pool_close,
+    [LINK_SAVE] = run_save,
+    [LINK_LOAD] = run_load,
+    [LINK_GET] = run_get,
+    [LINK_PUT] = run_put,
+    [LINK_WITNESS] = run_witness,
+};
+
+/* ---- one step ------------------------------------------------------------------------------- */
+
+/* The two that the machine can refuse.  @return "": it is made */
+static const char *open_timeline(struct steps_run *run)
+{
+    int32_t number = run->step.segments[0].timeline;
+    struct error err;
+    if (sequence_create(run->model, run->step.room, &run->sequences[number], &err) != OK)
+        return LINK_NO_MEMORY;
+    run->limits.timelines[number] = (struct link_timeline){.room = run->step.room};
+    return "";
+}
+
+static const char *open_pool(struct steps_run *run)
+{
+    const struct link_step *s = &run->step;
+    struct error err;
+    if (snapshots_create(run->model, s->n_blocks, s->n_tails, &run->pools[s->pool], &err) != OK)
+        return LINK_NO_MEMORY;
+    run->limits.pools[s->pool] = (struct link_pool){s->n_blocks, s->n_tails};
+    return "";
+}
+
+/* Brings the timelines to where the engine has them.  @return the field that keeps the step from
+ * running: state that another profile made serves nobody else; "": none */
+static const char *bring(struct steps_run *run, const struct perturbation *perturbation)
+{
+    bool feeds =
+        run->step.kind == LINK_STEP || run->step.kind == LINK_DRAFT || run->step.kind == LINK_LAYER;
+    uint64_t hash = numerics_hash(&run->profile, perturbation);
+    for (int32_t i = 0; i < run->step.n_segments; i++) {
+        const struct link_segment *g = &run->step.segments[i];
+        struct sequence *s = run->sequences[g->timeline];
         if ((g->flags & LINK_CROSSOVER) != 0)
-            sequence_crossover(run->sequences[g->slot], profile);
+            sequence_crossover(s, NULL);
+        if (feeds && sequence_profile_hash(s) != 0 && sequence_profile_hash(s) != hash)
+            return "values: another profile's state";
+        if (g->drafted < sequence_draft_length(s))
+            sequence_draft_rewind(s, g->drafted);
+        sequence_rewind(s, g->length);
+        sequence_draft_skip(s, g->drafted);
     }
+    return "";
 }
 
-/* State that another profile made serves nobody else. */
-static bool profile_fits(const struct steps_run *run, const struct profile *profile)
+static const char *step_perform(struct steps_run *run)
 {
-    for (int32_t i = 0; i < run->step.n_segments; i++) {
-        const struct link_segment *g = &run->step.segments[i];
-        uint64_t made_by = sequence_profile_hash(run->sequences[g->slot]);
-        bool anew = run->step.kind == LINK_STEP && g->position == 0;
-        if (!anew && (g->flags & LINK_CROSSOVER) == 0 && made_by != 0 && made_by != profile->hash)
-            return false;
-    }
-    return true;
-}
-
-static void layers_run(struct steps_run *run, const struct profile *profile, float *logits)
-{
-    struct segment segments[LINK_SEGMENTS_MAX];
-    int32_t row = 0;
-    for (int32_t i = 0; i < run->step.n_segments; i++) {
-        const struct link_segment *g = &run->step.segments[i];
-        bool all = (g->flags & LINK_WANT_ALL) != 0;
-        float *first = logits + (int64_t)row * run->vocab;
-        float *last = logits + (int64_t)(row + g->n - 1) * run->vocab;
-        segments[i] =
-            (struct segment){run->sequences[g->slot], run->step.ids + row, g->n,
-                             all ? NULL : last,       all ? first : NULL,  (enum leg)g->leg};
-        row += g->n;
-    }
-    model_step(run->model, profile, segments, run->step.n_segments);
-}
-
-static void drafts_run(struct steps_run *run, const struct profile *profile, float *logits)
-{
-    struct draft_segment segments[LINK_SEGMENTS_MAX];
-    int32_t row = 0;
-    for (int32_t i = 0; i < run->step.n_segments; i++) {
-        const struct link_segment *g = &run->step.segments[i];
-        bool all = (g->flags & LINK_WANT_ALL) != 0;
-        segments[i] = (struct draft_segment){
-            .sequence = run->sequences[g->slot],
-            .next_ids = run->step.ids + row,
-            .n = g->n,
-            .logits_last = all ? NULL : logits + (int64_t)(row + g->n - 1) * run->vocab,
-            .logits_all = all ? logits + (int64_t)row * run->vocab : NULL};
-        row += g->n;
-    }
-    model_draft(run->model, profile, segments, run->step.n_segments);
+    const struct link_perturbation *p = &run->step.perturbation;
+    const struct perturbation perturbation = {p->clamp_limit,           p->routed_factor,
+                                              p->routed_zero != 0,      p->index_topk,
+                                              p->rotate_keys_only != 0, p->hc_transposed != 0};
+    if (run->step.kind == LINK_OPEN)
+        return open_timeline(run);
+    if (run->step.kind == LINK_POOL_OPEN)
+        return open_pool(run);
+    run->profile = *profile_builtin_at(PROFILE_REFERENCE);
+    for (int row = 0; row < (int)PRECISION_ROWS; row++)
+        ASSERT(profile_set(&run->profile, (enum precision_row)row, run->step.values[row]));
+    const char *wrong = bring(run, &perturbation);
+    if (wrong[0] != '\0')
+        return wrong;
+    model_perturb(run->model, &perturbation);
+    RUNS[run->step.kind](run);
+    return "";
 }
 
 /* @return the field that keeps the step from running; "": it has run */
-static const char *step_run(struct steps_run *run, float *logits)
+static const char *step_run(struct steps_run *run)
 {
-    for (int32_t i = 0; i < run->head.slots; i++)
-        run->timelines[i] = (struct link_timeline){sequence_length(run->sequences[i]),
-                                                   sequence_draft_length(run->sequences[i])};
-    struct link_limits limits = {run->timelines, run->head.slots, run->head.tokens_max, run->vocab,
-                                 model_config(run->model)->num_nextn_predict_layers > 0};
-    const char *wrong = link_step_wrong(&run->step, &limits);
-    if (wrong != NULL)
-        return wrong;
-    struct profile profile = *profile_builtin_at(PROFILE_REFERENCE);
-    for (int row = 0; row < (int)PRECISION_ROWS; row++)
-        ASSERT(profile_set(&profile, (enum precision_row)row, run->step.values[row]));
-    if (!profile_fits(run, &profile))
-        return "values: another profile's state";
-    timelines_prepare(run, &profile);
-    (run->step.kind == LINK_DRAFT ? drafts_run : layers_run)(run, &profile, logits);
-    return "";
+    for (int32_t i = 0; i < LINK_TIMELINES; i++) {
+        if (run->sequences[i] == NULL)
+            continue;
+        run->limits.timelines[i].length = sequence_length(run->sequences[i]);
+        run->limits.timelines[i].drafted = sequence_draft_length(run->sequences[i]);
+    }
+    const char *wrong = link_step_wrong(&run->step, &run->limits);
+    return wrong != NULL ? wrong : step_perform(run);
 }
 
 static _Noreturn void serve(struct steps_run *run)
@@ -154,7 +291,9 @@ static _Noreturn void serve(struct steps_run *run)
         done++;
         struct link_answer *answer = &link->answers[done % LINK_STEPS];
         run->step = link->steps[done % LINK_STEPS];
-        const char *refused = run->step.number != done ? "number" : step_run(run, answer->logits);
+        run->given = link->given[done % LINK_STEPS].numbers;
+        run->numbers = answer->numbers;
+        const char *refused = run->step.number != done ? "number" : step_run(run);
         memset(answer->refused, 0, sizeof answer->refused);
         memcpy(answer->refused, refused, strnlen(refused, sizeof answer->refused - 1));
         answer->number = done;
@@ -189,8 +328,6 @@ int cmd_steps(int argc, char **argv)
         memcpy(run.link->reason, err.text, sizeof run.link->reason);
         link_tell(&run.link->state, LINK_FAILED);
     }
-    for (int32_t i = 0; i < run.head.slots && i < LINK_SEGMENTS_MAX; i++)
-        sequence_destroy(run.sequences[i]);
     model_close(run.model);
     link_unmap(run.link);
     return status_exit_code(status);

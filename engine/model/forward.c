@@ -78,12 +78,8 @@ static void step_begin(struct model *m, const struct profile *profile, struct st
                        const int32_t *ids)
 {
     int32_t positions[STEP_TOKENS_MAX] = {0}; /* experts alone have no spans */
-    uint64_t hash = numerics_hash(profile, &m->perturbation);
     m->numerics = numerics_of(profile, m->config, &m->perturbation);
     for (int32_t i = 0; i < step->n_spans; i++) {
-        uint64_t *made_by = &step->spans[i].sequence->profile_hash;
-        ASSERT(*made_by == 0 || *made_by == hash); /* nobody reads what another profile wrote */
-        *made_by = hash;
         for (int32_t j = 0; j < step->spans[i].n; j++)
             positions[step->spans[i].row + j] = step->spans[i].position + j;
     }
@@ -371,7 +367,7 @@ static void streams_keep(struct model *m, const struct step *step)
     }
 }
 
-void model_step(struct model *m, const struct profile *profile, const struct segment *segments,
+void local_step(struct model *m, const struct profile *profile, const struct segment *segments,
                 int n_segments)
 {
     const struct model_config *c = m->config;
@@ -393,41 +389,33 @@ void model_step(struct model *m, const struct profile *profile, const struct seg
     }
     streams_keep(m, &step);
     int32_t n = 0;
-    for (int i = 0; i < n_segments; i++) {
+    for (int i = 0; i < n_segments; i++)
         n = wanted_add(wanted, n, &step.spans[i], segments[i].logits_all, segments[i].logits_last,
                        c->vocab_size);
-        segments[i].sequence->length += segments[i].n;
-    }
     const struct model_weights *w = m->weights;
     struct output out = {&w->hc_head_fn, &w->hc_head_base, &w->hc_head_scale, &w->norm};
     wanted_run(m, &out, wanted, n);
 }
 
-void model_layer(struct model *m, const struct profile *profile, struct sequence *sequence,
-                 int32_t layer, enum leg leg, const int32_t *ids, int32_t n, const float *in,
-                 float *out)
+void local_rows(struct model *m, const struct profile *profile, const struct layer_rows *rows)
 {
-    ASSERT(layer >= 0 && layer < m->config->num_hidden_layers);
-    struct step step = {0};
-    size_t bytes = (size_t)n * HC_MULT * (size_t)m->config->hidden_size * sizeof(float);
-    span_add(&step, sequence, sequence->length, n, leg);
-    step_begin(m, profile, &step, ids);
-    m->backend->ops->upload(m->backend, m->step.streams, in, bytes);
-    block_run(m, &step, layer);
-    m->backend->ops->download(m->backend, out, m->step.streams, bytes);
-    sequence->length += n;
-}
-
-void model_moe(struct model *m, const struct profile *profile, int32_t block, enum leg leg,
-               const int32_t *ids, int32_t n, const float *in, float *out)
-{
-    ASSERT(block >= 0 && block < model_blocks(m->config) && n >= 1 && n <= STEP_TOKENS_MAX);
-    struct step step = {.n = n, .n_decode = leg == LEG_DECODE ? n : 0};
-    size_t bytes = (size_t)n * (size_t)m->config->hidden_size * sizeof(float);
-    step_begin(m, profile, &step, ids);
-    m->backend->ops->upload(m->backend, m->step.u, in, bytes);
-    moe(m, &step, block);
-    m->backend->ops->download(m->backend, out, m->step.y, bytes);
+    const struct backend_ops *ops = m->backend->ops;
+    struct step step = {.n = rows->n, .n_decode = rows->leg == LEG_DECODE ? rows->n : 0};
+    size_t bytes = (size_t)rows->n * rows->width * sizeof(float);
+    if (rows->sequence != NULL) {
+        step = (struct step){0};
+        span_add(&step, rows->sequence, rows->sequence->length, rows->n, rows->leg);
+    }
+    step_begin(m, profile, &step, rows->ids);
+    if (rows->sequence != NULL) {
+        ops->upload(m->backend, m->step.streams, rows->in, bytes);
+        block_run(m, &step, rows->block);
+        ops->download(m->backend, rows->out, m->step.streams, bytes);
+    } else {
+        ops->upload(m->backend, m->step.u, rows->in, bytes);
+        moe(m, &step, rows->block);
+        ops->download(m->backend, rows->out, m->step.y, bytes);
+    }
 }
 
 /* (2.8): streams of position i and the token at i + 1 into new streams. */
@@ -481,7 +469,7 @@ static void draft_streams_keep(struct model *m, const struct step *step)
     }
 }
 
-void model_draft(struct model *m, const struct profile *profile,
+void local_draft(struct model *m, const struct profile *profile,
                  const struct draft_segment *segments, int n_segments)
 {
     const struct model_config *c = m->config;
@@ -489,18 +477,13 @@ void model_draft(struct model *m, const struct profile *profile,
     struct step step = {0};
     int32_t ids[STEP_TOKENS_MAX], n = 0;
     struct wanted wanted[2 * STEP_TOKENS_MAX];
-    ASSERT(c->num_nextn_predict_layers == 1);
     for (int i = 0; i < n_segments; i++) {
         const struct draft_segment *g = &segments[i];
         struct sequence *q = g->sequence;
-        ASSERT(g->beyond == 0 ? g->n <= q->length - q->draft_length
-                              : g->n == 1 && q->length == q->draft_length);
-        ASSERT(q->length - q->draft_length <= STREAM_SLOTS);
         span_add(&step, q, q->draft_length + (g->beyond > 0 ? g->beyond - 1 : 0), g->n, LEG_DECODE);
         for (int32_t j = 0; j < g->n; j++)
             ids[step.spans[i].row + j] = g->next_ids[j];
         n = wanted_add(wanted, n, &step.spans[i], g->logits_all, g->logits_last, c->vocab_size);
-        q->draft_length += g->beyond == 0 ? g->n : 0;
     }
     step_begin(m, profile, &step, ids);
     draft_join(m, &step, w);

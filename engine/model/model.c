@@ -1,8 +1,6 @@
 /*
- * Opening a network: checkpoint, backend, scratch memory.  Runs no step.
+ * Opening a network of this process: checkpoint, backend, scratch memory.  Runs no step.
  */
-#include "engine/model/model.h"
-
 #include "engine/model/network.h"
 #include "kernels/check.h"
 
@@ -10,29 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const ISA_NAMES[] = {
-    [ISA_AUTO] = "auto",
-    [ISA_BASELINE] = "baseline",
-    [ISA_AVX2] = "avx2",
-    [ISA_AVX512] = "avx512",
-};
-
-const char *isa_name(enum isa isa)
-{
-    return ISA_NAMES[isa];
-}
-
-_Bool isa_parse(const char *name, enum isa *out)
-{
-    for (size_t i = 0; i < sizeof ISA_NAMES / sizeof *ISA_NAMES; i++) {
-        if (strcmp(name, ISA_NAMES[i]) == 0) {
-            *out = (enum isa)i;
-            return true;
-        }
-    }
-    return false;
-}
 
 int32_t model_blocks(const struct model_config *c)
 {
@@ -150,75 +125,37 @@ static void step_carve(const struct model_config *c, struct step_memory *s, stru
     }
 }
 
-enum status model_open(const char *dir, const struct model_options *options, struct model **out,
+enum status local_open(const char *dir, const struct model_options *options, struct model *m,
                        struct error *err)
 {
-    struct model *m = calloc(1, sizeof *m);
-    if (m == NULL)
-        return error_set(err, ERR_CAPACITY, "model: out of memory");
     enum status status = checkpoint_open(dir, &m->checkpoint, err);
     if (status != OK)
-        goto out_model;
+        return status;
     m->config = checkpoint_config(m->checkpoint);
     m->weights = checkpoint_weights(m->checkpoint);
     rope_frequencies(m->frequency);
     struct backend_limits limits = limits_of(m->config);
     status = model_backend_open(options, &limits, &m->backend, err);
     if (status != OK)
-        goto out_model;
+        return status;
+    m->variant = m->backend->ops->variant(m->backend);
     struct carve carve = {NULL, 0};
     step_carve(m->config, &m->step, &carve);
     m->bytes = carve.used;
     m->memory = m->backend->ops->reserve(m->backend, m->bytes);
-    if (m->memory == NULL || !experts_bind(m)) {
-        status = error_set(err, ERR_CAPACITY, "model: no memory for a step (%zu bytes)", m->bytes);
-        goto out_model;
-    }
+    if (m->memory == NULL || !experts_bind(m))
+        return error_set(err, ERR_CAPACITY, "model: no memory for a step (%zu bytes)", m->bytes);
     carve = (struct carve){m->memory, 0};
     step_carve(m->config, &m->step, &carve);
-    *out = m;
     return OK;
-
-out_model:
-    model_close(m);
-    return status;
 }
 
-void model_close(struct model *m)
+void local_close(struct model *m)
 {
-    if (m == NULL)
-        return;
     if (m->backend != NULL) {
         m->backend->ops->release(m->backend, m->memory, m->bytes);
         m->backend->ops->destroy(m->backend);
     }
     free(m->experts);
     checkpoint_close(m->checkpoint);
-    free(m);
-}
-
-const struct model_config *model_config(const struct model *m)
-{
-    return m->config;
-}
-
-const char *model_isa_name(const struct model *m)
-{
-    return m->backend->ops->variant(m->backend);
-}
-
-void model_witness(struct model *m, struct witness_table *out)
-{
-    m->backend->ops->witness_read(m->backend, out);
-}
-
-void model_perturb(struct model *m, const struct perturbation *perturbation)
-{
-    m->perturbation = perturbation == NULL ? (struct perturbation){0} : *perturbation;
-}
-
-void model_trace_set(struct model *m, model_trace_fn *fn, void *user)
-{
-    m->trace = fn;
-    m->trace_user = user;
 }

@@ -23,18 +23,44 @@ enum isa { ISA_AUTO, ISA_BASELINE, ISA_AVX2, ISA_AVX512 };
 struct model_options {
     enum isa isa; /* forced, or ISA_AUTO: the best this processor has */
     int threads;  /* 0: one for each online processor */
+    /* A program that computes in a process of its own ("steps" of it is started: engine, or
+     * worker); NULL: this process does. */
+    const char *worker;
+    int32_t worker_step_ms; /* a step of it that takes longer hangs; 0: WORKER_STEP_SECONDS */
+    int32_t worker_load_ms; /* the same of loading; 0: WORKER_LOAD_SECONDS */
 };
 
-/** Opens and binds a checkpoint folder, takes all scratch memory.
- *  @own model_close  @err ERR_INPUT/ERR_IO naming file and field; ERR_USAGE: ISA not available here
+/** Opens and binds a checkpoint folder, takes all scratch memory; or lets a worker do so, and
+ * waits.
+ *  @own model_close  @err ERR_INPUT/ERR_IO naming file and field; ERR_USAGE: ISA not available
+ * here; ERR_CHECK: why the worker does not serve, in its own words if it has any
  */
 enum status MUST_CHECK model_open(const char *dir, const struct model_options *options,
                                   struct model **out, struct error *err);
 void model_close(struct model *model);
 
 const struct model_config *model_config(const struct model *model);
-/** "baseline", "avx2" or "avx512": what is really running. */
+/** "baseline", "avx2" or "avx512": what is really running; it never changes. */
 const char *model_isa_name(const struct model *model);
+
+/** Why the network computes nothing any more: its worker has died, hangs, or answers what is no
+ * answer.  From then on calls do nothing; what they gave since this was last asked is worth
+ * nothing.
+ * @return NULL: it computes */
+const char *model_lost(const struct model *model);
+/** What is done about it: one look at a lost network, no longer than WORKER_LOOK_MS.  Its worker is
+ * started again, with longer and longer pauses.
+ * @return true: it computes again; every sequence is empty then, and what pieces held is gone */
+_Bool model_recover(struct model *model);
+/** Another number behind every recovery. */
+uint32_t model_life(const struct model *model);
+/** Starts in a row that came to nothing since the network was lost. */
+int model_starts_failed(const struct model *model);
+/** The worker's process, for who watches it; 0: there is none now. */
+int model_worker(const struct model *model);
+/** Time that the network has worked.  @unit seconds: of this process's processors, or those that a
+ * worker took to answer */
+double model_seconds(const struct model *model);
 const char *isa_name(enum isa isa);
 /** @return false when the name is none of "auto", "baseline", "avx2", "avx512" */
 _Bool isa_parse(const char *name, enum isa *out);

@@ -1,6 +1,8 @@
 /*
- * Inside the network: what model.c (opening), state.c (sequences) and forward.c (steps) share.
- * Device pointers are never dereferenced here; they belong to the backend.
+ * Inside the network: what network.c (what callers see), model.c (opening), state.c (sequences),
+ * snapshot.c (pieces) and forward.c (steps) share, and what remote_network.c does instead of the
+ * latter four when another process computes.  Device pointers are never dereferenced here; they
+ * belong to the backend.
  */
 #ifndef V4BOX_ENGINE_MODEL_NETWORK_H
 #define V4BOX_ENGINE_MODEL_NETWORK_H
@@ -8,6 +10,7 @@
 #include "engine/model/checkpoint.h"
 #include "engine/model/inspect.h"
 #include "engine/model/model.h"
+#include "engine/model/snapshot.h"
 #include "kernels/backend.h"
 
 #include <stdbool.h>
@@ -68,7 +71,9 @@ struct block_state {
 struct sequence {
     const struct model *model; /* borrows */
     int32_t tokens_max, length, draft_length;
-    uint64_t profile_hash;                 /* of what made the state (numerics_hash); 0: unknown */
+    uint64_t profile_hash; /* of what made the state (numerics_hash); 0: unknown */
+    bool crossed;   /* whose state it is was said by sequence_crossover since the last step */
+    int32_t number; /* of the timeline in a worker, which has what follows */
     struct block_state blocks[LAYERS_MAX]; /* main layers, then draft blocks */
     float *streams; /* [STREAM_SLOTS, HC_MULT, hidden] of the last layer; NULL without drafts */
     void *memory;   /* owns (device); everything above lies in it */
@@ -91,9 +96,66 @@ struct step_memory {
     float *logits; /* [tokens, vocab] */
 };
 
+/* A pool of pieces (snapshot.h). */
+struct snapshots {
+    const struct model *model; /* borrows */
+    int32_t n_blocks, n_tails;
+    size_t block_bytes, tail_bytes; /* of a piece */
+    int32_t number;                 /* of the pool in a worker, which has what follows */
+    char *blocks, *tails;           /* own (device) */
+};
+
+/* What is done with one piece. */
+enum piece_way { PIECE_SAVE, PIECE_LOAD, PIECE_GET, PIECE_PUT };
+struct piece {
+    enum piece_way way;
+    bool tail;                       /* else a block */
+    int32_t slot;                    /* in the pool */
+    int32_t at;                      /* block of the sequence, or length of the prefix */
+    const struct sequence *sequence; /* borrows; of SAVE and LOAD */
+    void *to;                        /* borrows, host; of GET */
+    const void *from;                /* borrows, host; of PUT */
+};
+
+struct layer_rows {
+    struct sequence *sequence; /* NULL: the experts of a block alone */
+    int32_t block;
+    enum leg leg;
+    const int32_t *ids; /* [n] */
+    int32_t n;
+    size_t width;    /* floats of a row */
+    const float *in; /* [n, width] */
+    float *out;      /* [n, width] */
+};
+
+/* A network, whoever computes it.  Lengths, and who may go on with what, are network.c's: every
+ * operation finds the sequences as they were before the call.  One that can not be carried out
+ * leaves the network lost and its outputs as they were. */
+struct network_ops {
+    void (*close)(struct model *m);
+    const char *(*lost)(const struct model *m);
+    bool (*recover)(struct model *m);
+    double (*seconds)(const struct model *m);
+    void (*witness)(struct model *m, struct witness_table *out);
+    bool (*reserve)(struct sequence *s); /* memory for s->tokens_max; false: refused */
+    void (*release)(struct sequence *s);
+    void (*clear)(struct sequence *s);
+    void (*step)(struct model *m, const struct profile *profile, const struct segment *segments,
+                 int n);
+    void (*draft)(struct model *m, const struct profile *profile,
+                  const struct draft_segment *segments, int n);
+    void (*rows)(struct model *m, const struct profile *profile, const struct layer_rows *rows);
+    bool (*pool_reserve)(struct snapshots *p); /* false: refused */
+    void (*pool_release)(struct snapshots *p);
+    void (*piece)(const struct snapshots *p, const struct piece *piece);
+};
+
 struct model {
+    const struct network_ops *ops;
+    struct remote_network *remote;     /* owns; NULL: this process computes, with what follows */
     struct checkpoint *checkpoint;     /* owns */
     const struct model_config *config; /* borrows */
+    const char *variant;               /* borrows; model_isa_name */
     const struct model_weights *weights;
     struct backend *backend;  /* owns */
     struct numerics numerics; /* of the step that runs */
@@ -112,6 +174,38 @@ struct model {
 enum status MUST_CHECK model_backend_open(const struct model_options *options,
                                           const struct backend_limits *limits, struct backend **out,
                                           struct error *err);
+
+/* ---- this process computes ------------------------------------------------------------------ */
+
+/** model_open without a worker; a model that failed is closed as any other. */
+enum status MUST_CHECK local_open(const char *dir, const struct model_options *options,
+                                  struct model *m, struct error *err);
+void local_close(struct model *m);
+bool local_reserve(struct sequence *s);
+void local_release(struct sequence *s);
+void local_clear(struct sequence *s);
+void local_step(struct model *m, const struct profile *profile, const struct segment *segments,
+                int n_segments);
+void local_draft(struct model *m, const struct profile *profile,
+                 const struct draft_segment *segments, int n_segments);
+void local_rows(struct model *m, const struct profile *profile, const struct layer_rows *rows);
+bool local_pool_reserve(struct snapshots *p);
+void local_pool_release(struct snapshots *p);
+void local_piece(const struct snapshots *p, const struct piece *piece);
+
+/* ---- another one does ----------------------------------------------------------------------- */
+
+/** model_open with a worker. */
+enum status MUST_CHECK remote_network_open(const char *dir, const struct model_options *options,
+                                           struct model *m, struct error *err);
+int remote_network_process(const struct remote_network *n);
+int remote_network_starts_failed(const struct remote_network *n);
+uint32_t remote_network_life(const struct remote_network *n);
+
+/* ---- both ----------------------------------------------------------------------------------- */
+
+/** Bytes of the state of a timeline.  @return what sequence_bytes says */
+size_t state_bytes(const struct sequence *s);
 
 /* Hands out aligned pieces of one reservation; without a base it only counts. */
 struct carve {

@@ -46,6 +46,8 @@ void prefix_save(struct prefix *prefix, const struct prefix_owner *owner, const 
                  int32_t n, uint64_t turn, const struct sequence *sequence);
 /** Drops everything of a namespace, under all profiles: its state can not be trusted any more. */
 void prefix_forget(struct prefix *prefix, uint64_t reuse_namespace);
+/** Drops everything. */
+void prefix_clear(struct prefix *prefix);
 
 struct prefix_stats {
     int32_t blocks, blocks_max, tails, tails_max;

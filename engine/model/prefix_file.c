@@ -154,7 +154,7 @@ enum status prefix_write_file(const struct prefix *p, const char *path,
 {
     ASSERT(p->probed);
     *n_blocks = (int32_t)count_nodes(p);
-    struct writer w = {.piece = malloc(message_bytes(p)),
+    struct writer w = {.piece = calloc(1, message_bytes(p)),
                        .sealed = malloc(message_bytes(p) + SEAL_BYTES)};
     int32_t *numbers = calloc((size_t)p->n_nodes, sizeof *numbers); /* of the record of a node */
     enum status status = w.piece == NULL || w.sealed == NULL || numbers == NULL
@@ -162,6 +162,8 @@ enum status prefix_write_file(const struct prefix *p, const char *path,
                              : file_new_begin(path, &w.file, err);
     if (status == OK) {
         write_all(&w, p, key, turn, numbers);
+        if (snapshots_lost(p->snapshots) != NULL)
+            w.file.code = EREMOTEIO; /* not all pieces are what they were */
         status = file_new_finish(&w.file, err);
     }
     sodium_memzero(&w.stream, sizeof w.stream);

@@ -55,7 +55,5 @@ int32_t prefix_child_add(struct prefix *prefix, int32_t parent, const struct pre
 int32_t prefix_tail_take(struct prefix *prefix, int32_t node);
 /** Gives back a node and those above it as far as nothing hangs on them. */
 void prefix_prune(struct prefix *prefix, int32_t node);
-/** Gives everything back. */
-void prefix_clear(struct prefix *prefix);
 
 #endif

@@ -2,6 +2,7 @@
 #include "engine/model/remote.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/log.h"
 #include "engine/model/config.h"
 #include "kernels/check.h"
 
@@ -13,28 +14,46 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum remote_state {
+    REMOTE_UP,
+    REMOTE_LOST,    /* waits for its next start */
+    REMOTE_LOADING, /* was started again */
+    REMOTE_LOADED,  /* and is told what it has to have */
+};
+
 struct remote {
+    char *program, *dir; /* own */
+    struct model_options options;
+    uint32_t step_ms, load_ms;
     struct link *link; /* owns */
     int fd;            /* owns; -1: none */
     pid_t process;     /* owns; 0: gone */
-    uint32_t number, step_ms;
+    enum remote_state state;
+    struct error lost; /* why it is, or was last */
+    uint32_t number;
+    uint64_t since_ms; /* REMOTE_UP, REMOTE_LOADING: when that began; REMOTE_LOST: when it ends */
+    uint64_t lost_ms;  /* when it was lost */
+    uint32_t pause_ms; /* in front of the next start but one */
+    int starts_failed;
+    uint64_t waited_ms;
     const struct model_config *config;
+    char variant[LINK_FIELD_BYTES];
     struct link_step step;
 };
 
 /* ---- the process ---------------------------------------------------------------------------- */
 
-static enum status start(struct remote *r, const struct remote_options *o, struct error *err)
+static enum status spawn(struct remote *r, struct error *err)
 {
     char threads[16];
-    snprintf(threads, sizeof threads, "%d", o->model.threads);
-    const char *argv[10] = {o->program, "steps", "--model", o->dir};
+    snprintf(threads, sizeof threads, "%d", r->options.threads);
+    const char *argv[10] = {r->program, "steps", "--model", r->dir};
     int n = 4;
-    if (o->model.isa != ISA_AUTO) {
+    if (r->options.isa != ISA_AUTO) {
         argv[n++] = "--isa";
-        argv[n++] = isa_name(o->model.isa);
+        argv[n++] = isa_name(r->options.isa);
     }
-    if (o->model.threads != 0) {
+    if (r->options.threads != 0) {
         argv[n++] = "--threads";
         argv[n++] = threads;
     }
@@ -42,35 +61,57 @@ static enum status start(struct remote *r, const struct remote_options *o, struc
     posix_spawn_file_actions_t actions;
     int code = posix_spawn_file_actions_init(&actions);
     if (code != 0)
-        return error_set(err, ERR_IO, "%s: %s", o->program, strerror(code));
+        return error_set(err, ERR_IO, "%s: %s", r->program, strerror(code));
     code = posix_spawn_file_actions_adddup2(&actions, r->fd, LINK_FD);
     if (code == 0)
-        code = posix_spawn(&r->process, o->program, &actions, NULL, (char *const *)argv, nothing);
+        code = posix_spawn(&r->process, r->program, &actions, NULL, (char *const *)argv, nothing);
     posix_spawn_file_actions_destroy(&actions);
     if (code != 0) {
         r->process = 0;
-        return error_set(err, ERR_IO, "%s: %s", o->program, strerror(code));
+        return error_set(err, ERR_IO, "%s: %s", r->program, strerror(code));
     }
     return OK;
 }
 
-/* Its own words, if they are some. */
-static void reason_copy(const struct link *link, char text[ERROR_TEXT_BYTES])
+static void link_drop(struct remote *r)
+{
+    link_unmap(r->link);
+    if (r->fd >= 0)
+        close(r->fd);
+    r->link = NULL;
+    r->fd = -1;
+}
+
+/* A new process with new memory: nothing of an old one is left there. */
+static enum status start(struct remote *r, struct error *err)
+{
+    link_drop(r);
+    r->number = 0;
+    r->link = link_create(&r->fd);
+    if (r->link == NULL) {
+        r->fd = -1;
+        return error_set(err, ERR_IO, "memory for the worker: %s", strerror(errno));
+    }
+    return spawn(r, err);
+}
+
+/* Words of the worker, as far as they are some. */
+static void words_copy(const char *from, size_t size, char *to)
 {
     size_t n = 0;
-    for (; n + 1 < ERROR_TEXT_BYTES; n++) {
-        char c = *(const volatile char *)&link->reason[n];
+    for (; n + 1 < size; n++) {
+        char c = *(const volatile char *)&from[n];
         if (c == '\0')
             break;
-        text[n] = c >= ' ' && c <= '~' ? c : '?';
+        to[n] = c >= ' ' && c <= '~' ? c : '?';
     }
-    text[n] = '\0';
+    to[n] = '\0';
 }
 
 static enum status ended(const struct remote *r, int how, struct error *err)
 {
     char reason[ERROR_TEXT_BYTES];
-    reason_copy(r->link, reason);
+    words_copy(r->link->reason, sizeof reason, reason);
     if (WIFSIGNALED(how))
         return error_set(err, ERR_CHECK, "the worker was ended by signal %d", WTERMSIG(how));
     return error_set(err, ERR_CHECK, "the worker ended with status %d: %.400s", WEXITSTATUS(how),
@@ -125,53 +166,69 @@ static enum status await(struct remote *r, _Atomic uint32_t *word, uint32_t seen
 
 static enum status config_find(struct remote *r, struct error *err)
 {
-    char name[LINK_FIELD_BYTES];
-    memcpy(name, r->link->config, sizeof name);
+    char name[LINK_FIELD_BYTES], variant[LINK_FIELD_BYTES];
+    const struct model_config *config = NULL;
+    words_copy(r->link->config, sizeof name, name);
+    words_copy(r->link->variant, sizeof variant, variant);
     for (size_t i = 0; i < MODEL_CONFIG_COUNT; i++) {
-        if (strncmp(MODEL_CONFIGS[i].name, name, sizeof name) == 0)
-            r->config = &MODEL_CONFIGS[i];
+        if (strcmp(MODEL_CONFIGS[i].name, name) == 0)
+            config = &MODEL_CONFIGS[i];
     }
-    if (r->config == NULL || r->config->vocab_size > LINK_VOCAB_MAX)
+    if (config == NULL || config->vocab_size > LINK_VOCAB_MAX ||
+        (int64_t)STEP_TOKENS_MAX * HC_MULT * config->hidden_size > LINK_GIVEN_FLOATS)
         return error_set(err, ERR_CHECK, "the worker has loaded no known configuration");
+    if (r->config != NULL && (r->config != config || strcmp(r->variant, variant) != 0))
+        return error_set(err, ERR_CHECK, "the worker has loaded another network than before");
+    r->config = config;
+    memcpy(r->variant, variant, sizeof variant);
     return OK;
 }
 
-static enum status load_await(struct remote *r, struct error *err)
+static enum status loaded(struct remote *r, uint32_t state, struct error *err)
 {
-    uint32_t state;
-    enum status status = await(r, &r->link->state, LINK_LOADING, 1000ull * WORKER_LOAD_SECONDS,
-                               "model loaded", &state, err);
-    if (status != OK)
-        return status;
     if (state == LINK_READY)
         return config_find(r, err);
     char reason[ERROR_TEXT_BYTES];
-    reason_copy(r->link, reason);
+    words_copy(r->link->reason, sizeof reason, reason);
     return error_set(err, ERR_CHECK, "the worker does not serve: %.400s", reason);
 }
 
-enum status remote_open(const struct remote_options *options, struct remote **out,
+static void up(struct remote *r)
+{
+    r->state = REMOTE_UP;
+    r->since_ms = clock_ms();
+}
+
+static uint32_t limit_ms(int32_t given, uint32_t seconds)
+{
+    return given > 0 ? (uint32_t)given : seconds * 1000;
+}
+
+enum status remote_open(const char *dir, const struct model_options *options, struct remote **out,
                         struct error *err)
 {
+    uint32_t state;
     struct remote *r = calloc(1, sizeof *r);
     if (r == NULL)
         return error_set(err, ERR_CAPACITY, "out of memory");
     r->fd = -1;
-    r->step_ms = options->step_ms;
-    r->link = link_create(options->slots, options->tokens_max, &r->fd);
-    enum status status = OK;
-    if (r->link == NULL) {
-        r->fd = -1;
-        status = error_set(err, ERR_IO, "memory for the worker: %s", strerror(errno));
-    }
+    r->options = *options;
+    r->step_ms = limit_ms(options->worker_step_ms, WORKER_STEP_SECONDS);
+    r->load_ms = limit_ms(options->worker_load_ms, WORKER_LOAD_SECONDS);
+    r->program = strdup(options->worker);
+    r->dir = strdup(dir);
+    enum status status = r->program == NULL || r->dir == NULL
+                             ? error_set(err, ERR_CAPACITY, "out of memory")
+                             : start(r, err);
     if (status == OK)
-        status = start(r, options, err);
+        status = await(r, &r->link->state, LINK_LOADING, r->load_ms, "model loaded", &state, err);
     if (status == OK)
-        status = load_await(r, err);
+        status = loaded(r, state, err);
     if (status != OK) {
         remote_close(r);
         return status;
     }
+    up(r);
     *out = r;
     return OK;
 }
@@ -181,9 +238,9 @@ void remote_close(struct remote *r)
     if (r == NULL)
         return;
     end(r);
-    link_unmap(r->link);
-    if (r->fd >= 0)
-        close(r->fd);
+    link_drop(r);
+    free(r->program);
+    free(r->dir);
     free(r);
 }
 
@@ -192,52 +249,169 @@ const struct model_config *remote_config(const struct remote *r)
     return r->config;
 }
 
+const char *remote_variant(const struct remote *r)
+{
+    return r->variant;
+}
+
 int remote_process(const struct remote *r)
 {
     return r->process;
 }
 
+double remote_seconds(const struct remote *r)
+{
+    return 1e-3 * (double)r->waited_ms;
+}
+
+/* ---- losing it and starting again ----------------------------------------------------------- */
+
+/* r->lost says why. */
+static void lose(struct remote *r)
+{
+    uint64_t now = clock_ms();
+    bool lasted = r->state == REMOTE_UP && now - r->since_ms >= WORKER_LASTED_MS;
+    uint32_t pause = lasted ? 0 : r->pause_ms;
+    if (r->state == REMOTE_UP)
+        r->lost_ms = now;
+    else
+        r->starts_failed++;
+    end(r);
+    r->pause_ms = pause == 0 ? WORKER_PAUSE_MS_MIN : 2 * pause;
+    if (r->pause_ms > WORKER_PAUSE_MS_MAX)
+        r->pause_ms = WORKER_PAUSE_MS_MAX;
+    r->state = REMOTE_LOST;
+    r->since_ms = now + pause;
+    log_line(LOG_LEVEL_ERROR, "worker", "%s; starts again in %u ms", r->lost.text, (unsigned)pause);
+}
+
+int remote_starts_failed(const struct remote *r)
+{
+    return r->starts_failed;
+}
+
+const char *remote_lost(struct remote *r)
+{
+    int how;
+    if (r->state == REMOTE_UP && gone(r, &how)) {
+        if (ended(r, how, &r->lost) != OK)
+            lose(r);
+    }
+    return r->state == REMOTE_UP ? NULL : r->lost.text;
+}
+
+/* One look at a worker that loads.  @return true: it has */
+static bool loading_look(struct remote *r)
+{
+    uint32_t state = LINK_LOADING;
+    uint64_t spent = clock_ms() - r->since_ms;
+    int how;
+    link_sleep(&r->link->state, LINK_LOADING, WORKER_LOOK_MS);
+    bool dead = gone(r, &how);
+    state = atomic_load_explicit(&r->link->state, memory_order_acquire);
+    enum status status = OK;
+    if (state != LINK_LOADING)
+        status = loaded(r, state, &r->lost);
+    else if (dead)
+        status = ended(r, how, &r->lost);
+    else if (spent >= r->load_ms)
+        status = error_set(&r->lost, ERR_CHECK, "the worker hangs: no model loaded within %u ms",
+                           (unsigned)r->load_ms);
+    if (status != OK)
+        lose(r);
+    return status == OK && state != LINK_LOADING;
+}
+
+bool remote_restart(struct remote *r)
+{
+    uint64_t now = clock_ms();
+    if (r->state == REMOTE_LOST && now < r->since_ms) {
+        uint64_t left = r->since_ms - now;
+        usleep((useconds_t)(left < WORKER_LOOK_MS ? left : WORKER_LOOK_MS) * 1000);
+        return false;
+    }
+    if (r->state == REMOTE_LOST) {
+        r->state = REMOTE_LOADING;
+        r->since_ms = now;
+        if (start(r, &r->lost) != OK)
+            lose(r);
+        return false;
+    }
+    ASSERT(r->state == REMOTE_LOADING);
+    if (!loading_look(r))
+        return false;
+    r->state = REMOTE_LOADED;
+    return true;
+}
+
+void remote_settled(struct remote *r)
+{
+    ASSERT(r->state == REMOTE_LOADED);
+    up(r);
+    r->starts_failed = 0;
+    log_line(LOG_LEVEL_INFO, "worker", "computes again after %u ms",
+             (unsigned)(clock_ms() - r->lost_ms));
+}
+
+void remote_drop(struct remote *r, const char *why)
+{
+    if (r->state == REMOTE_LOST)
+        return;
+    (void)error_set(&r->lost, ERR_CHECK, "the worker %.400s", why);
+    lose(r);
+}
+
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-struct link_step *remote_step(struct remote *r)
+struct link_step *remote_step(struct remote *r, enum link_kind kind, const struct profile *profile)
 {
+    r->step = (struct link_step){.number = r->number + 1, .kind = kind};
+    if (profile != NULL)
+        memcpy(r->step.values, profile->values, sizeof profile->values);
     return &r->step;
 }
 
-static enum status answer_check(const struct link_answer *answer, uint32_t number, uint32_t done,
-                                struct error *err)
+float *remote_given(struct remote *r)
 {
-    char refused[LINK_FIELD_BYTES];
-    memcpy(refused, answer->refused, sizeof refused);
-    if (done != number || *(const volatile uint32_t *)&answer->number != number)
-        return error_set(err, ERR_CHECK, "the worker has answered another step");
-    for (size_t i = 0; i < sizeof refused; i++) {
-        if (refused[i] != '\0' && (refused[i] < ' ' || refused[i] > '~'))
-            refused[i] = '?';
-    }
-    if (refused[0] != '\0')
-        return error_set(err, ERR_CHECK, "the worker refuses the step: %.31s", refused);
-    return OK;
+    return r->link->given[(r->number + 1) % LINK_STEPS].numbers;
 }
 
-enum status remote_run(struct remote *r, const struct profile *profile, const float **rows,
-                       struct error *err)
+enum answer { ANSWER_GOOD, ANSWER_NO_MEMORY, ANSWER_BAD };
+
+/* @param err  what is bad about it */
+static enum answer answer_judge(const struct remote *r, const struct link_answer *answer,
+                                uint32_t done, struct error *err)
 {
-    ASSERT(r->process != 0);
+    char refused[LINK_FIELD_BYTES];
+    bool opens = r->step.kind == LINK_OPEN || r->step.kind == LINK_POOL_OPEN;
+    words_copy(answer->refused, sizeof refused, refused);
+    if (done != r->number || *(const volatile uint32_t *)&answer->number != r->number) {
+        (void)error_set(err, ERR_CHECK, "the worker has answered another step");
+        return ANSWER_BAD;
+    }
+    if (refused[0] == '\0')
+        return ANSWER_GOOD;
+    if (opens && strcmp(refused, LINK_NO_MEMORY) == 0)
+        return ANSWER_NO_MEMORY;
+    (void)error_set(err, ERR_CHECK, "the worker refuses the step: %s", refused);
+    return ANSWER_BAD;
+}
+
+bool remote_run(struct remote *r, const float **numbers)
+{
+    if (r->state != REMOTE_UP && r->state != REMOTE_LOADED)
+        return false;
     struct link *link = r->link;
     uint32_t before = r->number++, slot = r->number % LINK_STEPS, done;
-    r->step.number = r->number;
-    memset(r->step.values, 0, sizeof r->step.values);
-    memcpy(r->step.values, profile->values, sizeof profile->values);
+    uint64_t begin = clock_ms();
     link->steps[slot] = r->step;
     link_tell(&link->posted, r->number);
-    enum status status = await(r, &link->done, before, r->step_ms, "answer", &done, err);
-    if (status == OK)
-        status = answer_check(&link->answers[slot], r->number, done, err);
-    if (status != OK) {
-        end(r);
-        return status;
-    }
-    *rows = link->answers[slot].logits;
-    return OK;
+    const struct link_answer *answer = &link->answers[slot];
+    enum status status = await(r, &link->done, before, r->step_ms, "answer", &done, &r->lost);
+    r->waited_ms += clock_ms() - begin;
+    *numbers = answer->numbers;
+    enum answer judged = status == OK ? answer_judge(r, answer, done, &r->lost) : ANSWER_BAD;
+    if (judged == ANSWER_BAD)
+        lose(r);
+    return judged == ANSWER_GOOD;
 }

@@ -1,6 +1,7 @@
 /*
- * A network in another process: starts a worker, sends it steps over kernels/link.h, and says what
- * became of it.  Believes nothing of what the worker writes; knows nothing of how it computes.
+ * A worker: a process that computes, started and watched from here.  Asks it things over
+ * kernels/link.h, one at a time, and starts it anew when it is lost.  Believes nothing of what it
+ * writes; knows nothing of how it computes, and no sequences.
  */
 #ifndef V4BOX_ENGINE_MODEL_REMOTE_H
 #define V4BOX_ENGINE_MODEL_REMOTE_H
@@ -10,36 +11,45 @@
 
 struct remote;
 
-struct remote_options {
-    const char *program; /* "steps" of it is started: engine or worker */
-    const char *dir;     /* of the checkpoint */
-    struct model_options model;
-    int32_t slots, tokens_max;
-    uint32_t step_ms; /* a step that takes longer hangs */
-};
-
-/** Starts the worker and waits until it has loaded.
+/** Starts the worker that the options name and waits until it has loaded.
  *  @own remote_close  @err ERR_CHECK, ERR_IO: why it does not serve, in its own words if it has any
  */
-enum status MUST_CHECK remote_open(const struct remote_options *options, struct remote **out,
-                                   struct error *err);
-/** Ends the worker, whatever it is doing, and waits until it is gone. */
+enum status MUST_CHECK remote_open(const char *dir, const struct model_options *options,
+                                   struct remote **out, struct error *err);
+/** Ends the worker, whatever it is doing, and waits until it is gone.  Accepts NULL. */
 void remote_close(struct remote *remote);
 
-/** The row of the closed list that the worker has loaded. */
+/** The row of the closed list that the worker has loaded, and what its backend is called; later
+ * workers must have the same. */
 const struct model_config *remote_config(const struct remote *remote);
-/** Its process id; for who watches it. */
+const char *remote_variant(const struct remote *remote);
+/** Its process; 0: it has none now. */
 int remote_process(const struct remote *remote);
+/** Time that it took to answer, all together.  @unit seconds */
+double remote_seconds(const struct remote *remote);
+int remote_starts_failed(const struct remote *remote);
 
-/** A step to be filled in: kind, segments and ids; number and values are remote_run's. */
-struct link_step *remote_step(struct remote *remote);
+/** Why it is lost; looks whether it has died.  @return NULL: it is there, or being started */
+const char *remote_lost(struct remote *remote);
+/** One look at a lost worker: starts it when its pause is over, never waits longer than
+ *  WORKER_LOOK_MS.  @return true: a new one has just loaded, and is to be told what it has to have
+ */
+bool remote_restart(struct remote *remote);
+/** It was told: it is lost no more. */
+void remote_settled(struct remote *remote);
+/** Ends a worker that is of no use; it is started again like one that died. */
+void remote_drop(struct remote *remote, const char *why);
 
-/** Runs the step of remote_step under a profile and waits for the answer.
- *  @param rows  out: [n_ids, vocab], borrowed until the next call; the worker may still write
- * there: look at each number once, or copy
- *  @err ERR_CHECK: the worker has died, hangs, or answers what is no answer; it is ended then, and
- *       only remote_close is left */
-enum status MUST_CHECK remote_run(struct remote *remote, const struct profile *profile,
-                                  const float **rows, struct error *err);
+/** What is asked next, to be filled in: all zero but for its kind and values. */
+struct link_step *remote_step(struct remote *remote, enum link_kind kind,
+                              const struct profile *profile);
+/** What goes along with it.  @shape [LINK_GIVEN_FLOATS] */
+float *remote_given(struct remote *remote);
+
+/** Asks what remote_step has, and waits for the answer.
+ *  @param numbers  out: borrowed until the next call; the worker may still write there: look at
+ *                  each number once, or copy
+ *  @return false: it has no memory for that, or is lost (remote_lost) */
+bool MUST_CHECK remote_run(struct remote *remote, const float **numbers);
 
 #endif

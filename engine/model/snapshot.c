@@ -15,13 +15,6 @@ _Static_assert(SNAPSHOT_TOKENS % RATIO_CSA == 0 && SNAPSHOT_TOKENS % RATIO_HCA =
                "no block is open where a prefix ends");
 _Static_assert(SNAPSHOT_TOKENS >= SLIDING_WINDOW, "the window of the first prefix is full");
 
-struct snapshots {
-    const struct model *model; /* borrows */
-    int32_t n_blocks, n_tails;
-    size_t block_bytes, tail_bytes;
-    char *blocks, *tails; /* own (device) */
-};
-
 /* Some rows of one array of a sequence. */
 struct rows {
     float *base;
@@ -114,16 +107,13 @@ enum status snapshots_create(const struct model *model, int32_t n_blocks, int32_
     struct snapshots *p = calloc(1, sizeof *p);
     if (p == NULL)
         return error_set(err, ERR_CAPACITY, "snapshots: out of memory");
-    struct backend *b = model->backend;
     p->model = model;
     p->n_blocks = n_blocks;
     p->n_tails = n_tails;
     p->block_bytes = snapshot_block_bytes(model);
     p->tail_bytes = snapshot_tail_bytes(model);
-    p->blocks = b->ops->reserve(b, (size_t)n_blocks * p->block_bytes);
-    p->tails = b->ops->reserve(b, (size_t)n_tails * p->tail_bytes);
-    if (p->blocks == NULL || p->tails == NULL) {
-        snapshots_destroy(p);
+    if (!model->ops->pool_reserve(p)) {
+        free(p);
         return error_set(err, ERR_CAPACITY, "snapshots: no memory for %d blocks and %d tails",
                          (int)n_blocks, (int)n_tails);
     }
@@ -135,31 +125,66 @@ void snapshots_destroy(struct snapshots *p)
 {
     if (p == NULL)
         return;
-    struct backend *b = p->model->backend;
-    b->ops->release(b, p->blocks, (size_t)p->n_blocks * p->block_bytes);
-    b->ops->release(b, p->tails, (size_t)p->n_tails * p->tail_bytes);
+    p->model->ops->pool_release(p);
     free(p);
 }
 
-static struct walk walk_block(const struct snapshots *p, int32_t slot, enum way way)
+bool local_pool_reserve(struct snapshots *p)
 {
-    ASSERT(slot >= 0 && slot < p->n_blocks);
-    return (struct walk){way, p->model->backend, p->blocks + (size_t)slot * p->block_bytes, 0};
+    struct backend *b = p->model->backend;
+    p->blocks = b->ops->reserve(b, (size_t)p->n_blocks * p->block_bytes);
+    p->tails = b->ops->reserve(b, (size_t)p->n_tails * p->tail_bytes);
+    if (p->blocks != NULL && p->tails != NULL)
+        return true;
+    local_pool_release(p);
+    return false;
 }
 
-static struct walk walk_tail(const struct snapshots *p, int32_t slot, enum way way)
+void local_pool_release(struct snapshots *p)
 {
-    ASSERT(slot >= 0 && slot < p->n_tails);
-    return (struct walk){way, p->model->backend, p->tails + (size_t)slot * p->tail_bytes, 0};
+    struct backend *b = p->model->backend;
+    b->ops->release(b, p->blocks, (size_t)p->n_blocks * p->block_bytes);
+    b->ops->release(b, p->tails, (size_t)p->n_tails * p->tail_bytes);
+}
+
+/* ---- one piece ------------------------------------------------------------------------------ */
+
+void local_piece(const struct snapshots *p, const struct piece *piece)
+{
+    struct backend *b = p->model->backend;
+    size_t bytes = piece->tail ? p->tail_bytes : p->block_bytes;
+    char *at = (piece->tail ? p->tails : p->blocks) + (size_t)piece->slot * bytes;
+    struct walk walk = {piece->way == PIECE_SAVE ? SAVE : LOAD, b, at, 0};
+    switch (piece->way) {
+    case PIECE_GET:
+        b->ops->download(b, piece->to, at, bytes);
+        return;
+    case PIECE_PUT:
+        b->ops->upload(b, at, piece->from, bytes);
+        return;
+    case PIECE_SAVE:
+    case PIECE_LOAD:
+        (piece->tail ? tail_rows : block_rows)(&walk, p->model->config, piece->sequence, piece->at);
+        ASSERT(walk.used == bytes);
+    }
+}
+
+const char *snapshots_lost(const struct snapshots *p)
+{
+    return p->model->ops->lost(p->model);
+}
+
+static void move(const struct snapshots *p, const struct piece *piece)
+{
+    ASSERT(piece->slot >= 0 && piece->slot < (piece->tail ? p->n_tails : p->n_blocks));
+    p->model->ops->piece(p, piece);
 }
 
 void snapshot_save_block(struct snapshots *p, int32_t slot, const struct sequence *sequence,
                          int32_t block)
 {
     ASSERT(block >= 0 && (int64_t)(block + 1) * SNAPSHOT_TOKENS <= sequence->length);
-    struct walk walk = walk_block(p, slot, SAVE);
-    block_rows(&walk, p->model->config, sequence, block);
-    ASSERT(walk.used == p->block_bytes);
+    move(p, &(struct piece){PIECE_SAVE, false, slot, block, sequence, NULL, NULL});
 }
 
 void snapshot_save_tail(struct snapshots *p, int32_t slot, const struct sequence *sequence,
@@ -167,18 +192,15 @@ void snapshot_save_tail(struct snapshots *p, int32_t slot, const struct sequence
 {
     ASSERT(length > 0 && length % SNAPSHOT_TOKENS == 0 && length <= sequence->length);
     ASSERT(sequence->length - length < STEP_TOKENS_MAX);
-    struct walk walk = walk_tail(p, slot, SAVE);
-    tail_rows(&walk, p->model->config, sequence, length);
-    ASSERT(walk.used == p->tail_bytes);
+    move(p, &(struct piece){PIECE_SAVE, true, slot, length, sequence, NULL, NULL});
 }
 
 void snapshot_load_block(const struct snapshots *p, int32_t slot, struct sequence *sequence,
                          int32_t block)
 {
-    ASSERT(sequence->length == 0);
+    ASSERT(sequence->length == 0 && sequence->draft_length == 0);
     ASSERT(block >= 0 && (int64_t)(block + 1) * SNAPSHOT_TOKENS <= sequence->tokens_max);
-    struct walk walk = walk_block(p, slot, LOAD);
-    block_rows(&walk, p->model->config, sequence, block);
+    move(p, &(struct piece){PIECE_LOAD, false, slot, block, sequence, NULL, NULL});
 }
 
 void snapshot_load_tail(const struct snapshots *p, int32_t slot, struct sequence *sequence,
@@ -186,42 +208,31 @@ void snapshot_load_tail(const struct snapshots *p, int32_t slot, struct sequence
 {
     ASSERT(sequence->length == 0 && sequence->draft_length == 0);
     ASSERT(length > 0 && length % SNAPSHOT_TOKENS == 0 && length <= sequence->tokens_max);
-    struct walk walk = walk_tail(p, slot, LOAD);
-    tail_rows(&walk, p->model->config, sequence, length);
+    move(p, &(struct piece){PIECE_LOAD, true, slot, length, sequence, NULL, NULL});
     sequence->length = sequence->draft_length = length;
-}
-
-/* ---- pieces outside of the device ----------------------------------------------------------- */
-
-static void download(const struct snapshots *p, void *host, const char *piece, size_t bytes)
-{
-    p->model->backend->ops->download(p->model->backend, host, piece, bytes);
-}
-
-static void upload(const struct snapshots *p, char *piece, const void *host, size_t bytes)
-{
-    p->model->backend->ops->upload(p->model->backend, piece, host, bytes);
 }
 
 void snapshot_get_block(const struct snapshots *p, int32_t slot, void *host)
 {
-    download(p, host, walk_block(p, slot, SAVE).piece, p->block_bytes);
+    move(p, &(struct piece){PIECE_GET, false, slot, 0, NULL, host, NULL});
 }
 
 void snapshot_put_block(struct snapshots *p, int32_t slot, const void *host)
 {
-    upload(p, walk_block(p, slot, LOAD).piece, host, p->block_bytes);
+    move(p, &(struct piece){PIECE_PUT, false, slot, 0, NULL, NULL, host});
 }
 
 void snapshot_get_tail(const struct snapshots *p, int32_t slot, void *host)
 {
-    download(p, host, walk_tail(p, slot, SAVE).piece, p->tail_bytes);
+    move(p, &(struct piece){PIECE_GET, true, slot, 0, NULL, host, NULL});
 }
 
 void snapshot_put_tail(struct snapshots *p, int32_t slot, const void *host)
 {
-    upload(p, walk_tail(p, slot, LOAD).piece, host, p->tail_bytes);
+    move(p, &(struct piece){PIECE_PUT, true, slot, 0, NULL, NULL, host});
 }
+
+/* ---- the probe ------------------------------------------------------------------------------ */
 
 /* Feeds a text in which any token may follow any other. */
 static void probe_feed(struct model *model, const struct profile *profile,
@@ -270,6 +281,8 @@ enum status snapshot_probe(struct model *model, const struct profile *profile,
         snapshot_get_tail(pool, 0, piece);
         crypto_generichash_update(&hash, piece, pool->tail_bytes);
         crypto_generichash_final(&hash, digest, SNAPSHOT_PROBE_BYTES);
+        if (model_lost(model) != NULL)
+            status = error_set(err, ERR_CHECK, "snapshots: %.400s", model_lost(model));
     }
     free(piece);
     snapshots_destroy(pool);

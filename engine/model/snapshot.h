@@ -33,6 +33,8 @@ uint64_t snapshot_tail_bytes(const struct model *model);
 enum status MUST_CHECK snapshots_create(const struct model *model, int32_t n_blocks,
                                         int32_t n_tails, struct snapshots **out, struct error *err);
 void snapshots_destroy(struct snapshots *snapshots);
+/** model_lost of theirs: nothing that was put in since is there, nothing that was got is true. */
+const char *snapshots_lost(const struct snapshots *snapshots);
 
 /** Keeps tokens block * SNAPSHOT_TOKENS .. of a sequence, which must be at least that long. */
 void snapshot_save_block(struct snapshots *snapshots, int32_t slot, const struct sequence *sequence,
@@ -59,7 +61,7 @@ void snapshot_put_tail(struct snapshots *snapshots, int32_t slot, const void *ho
  * Digests the pieces of a fixed text that is fed now.  Whatever could make pieces of an earlier
  * engine differ from what this one would compute (weights, arithmetic, instruction set, the form of
  * the pieces) shows here, without anybody having to name it.
- * @err ERR_CAPACITY: no memory for the text
+ * @err ERR_CAPACITY: no memory for the text; ERR_CHECK: the network is lost
  */
 enum status MUST_CHECK snapshot_probe(struct model *model, const struct profile *profile,
                                       uint8_t digest[SNAPSHOT_PROBE_BYTES], struct error *err);

@@ -1,14 +1,9 @@
 /*
- * Sequences: the memory of a token timeline (model.md 2.9).  Appending only; nothing of a step is
- * ever taken back, and what is visible follows from the length alone.  Knows no arithmetic.
+ * The memory of a token timeline (model.md 2.9).  Appending only; nothing of a step is ever taken
+ * back, and what is visible follows from the length alone (network.c).  Knows no arithmetic.
  */
 #include "engine/model/network.h"
 #include "kernels/check.h"
-
-#include <stdlib.h>
-
-/* A draft block that is a window behind, behind a step that is taken back by a window. */
-_Static_assert(STREAM_SLOTS > 2 * SLIDING_WINDOW, "the streams that are needed are still there");
 
 void *carve_take(struct carve *carve, int64_t count, size_t size)
 {
@@ -48,88 +43,30 @@ static void sequence_carve(struct sequence *s, struct carve *carve)
             carve_take(carve, (int64_t)STREAM_SLOTS * HC_MULT * c->hidden_size, sizeof(float));
 }
 
-enum status sequence_create(const struct model *model, int32_t tokens_max, struct sequence **out,
-                            struct error *err)
+size_t state_bytes(const struct sequence *s)
 {
-    if (tokens_max < 1 || tokens_max > POSITIONS_MAX)
-        return error_set(err, ERR_CAPACITY, "sequence: %d tokens; 1 to %d are possible",
-                         (int)tokens_max, POSITIONS_MAX);
-    struct sequence *s = calloc(1, sizeof *s);
-    if (s == NULL)
-        return error_set(err, ERR_CAPACITY, "sequence: out of memory");
-    s->model = model;
-    s->tokens_max = tokens_max;
+    struct sequence measured = *s;
     struct carve carve = {NULL, 0};
-    sequence_carve(s, &carve);
-    s->bytes = carve.used;
-    s->memory = model->backend->ops->reserve(model->backend, s->bytes);
-    if (s->memory == NULL) {
-        free(s);
-        return error_set(err, ERR_CAPACITY, "sequence: no memory for %d tokens (%zu bytes)",
-                         (int)tokens_max, carve.used);
-    }
-    carve = (struct carve){s->memory, 0};
-    sequence_carve(s, &carve);
-    *out = s;
-    return OK;
+    sequence_carve(&measured, &carve);
+    return carve.used;
 }
 
-void sequence_destroy(struct sequence *s)
+bool local_reserve(struct sequence *s)
 {
-    if (s == NULL)
-        return;
-    s->model->backend->ops->release(s->model->backend, s->memory, s->bytes);
-    free(s);
+    s->memory = s->model->backend->ops->reserve(s->model->backend, s->bytes);
+    if (s->memory == NULL)
+        return false;
+    struct carve carve = {s->memory, 0};
+    sequence_carve(s, &carve);
+    return true;
 }
 
-void sequence_reset(struct sequence *s)
+void local_release(struct sequence *s)
+{
+    s->model->backend->ops->release(s->model->backend, s->memory, s->bytes);
+}
+
+void local_clear(struct sequence *s)
 {
     s->model->backend->ops->clear(s->model->backend, s->memory, s->bytes);
-    s->length = s->draft_length = 0;
-    s->profile_hash = 0;
-}
-
-uint64_t sequence_profile_hash(const struct sequence *s)
-{
-    return s->profile_hash;
-}
-
-void sequence_crossover(struct sequence *s, const struct profile *profile)
-{
-    s->profile_hash = profile == NULL ? 0 : profile->hash;
-}
-
-void sequence_rewind(struct sequence *s, int32_t length)
-{
-    ASSERT(length >= s->draft_length && length <= s->length);
-    ASSERT(s->length - length <= SLIDING_WINDOW);
-    s->length = length;
-}
-
-int32_t sequence_length(const struct sequence *s)
-{
-    return s->length;
-}
-
-int32_t sequence_draft_length(const struct sequence *s)
-{
-    return s->draft_length;
-}
-
-void sequence_draft_rewind(struct sequence *s, int32_t length)
-{
-    ASSERT(length >= 0 && length <= s->draft_length);
-    ASSERT(s->draft_length - length <= SLIDING_WINDOW);
-    s->draft_length = length;
-}
-
-void sequence_draft_skip(struct sequence *s, int32_t length)
-{
-    ASSERT(length >= s->draft_length && length <= s->length);
-    s->draft_length = length;
-}
-
-uint64_t sequence_bytes(const struct sequence *s)
-{
-    return s->bytes;
 }

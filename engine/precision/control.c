@@ -223,6 +223,7 @@ static const struct {
 static void job_run(struct control *c, const struct job *job)
 {
     struct control_result result = {0};
+    lab_begin(&c->lab);
     JOBS[job->kind].run(c, job, &result);
     pthread_mutex_lock(&c->lock);
     size_t at = job->number % CONTROL_RESULTS_MAX;

@@ -20,38 +20,38 @@ struct call {
     void *user; /* borrows, of `work` */
 };
 
-/* Processor time: what else the machine does counts neither for nor against a profile. */
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* On the engine thread. */
 static void call_run(void *user, struct model *model)
 {
     struct call *call = user;
     struct lab *lab = call->lab;
     struct witness_table table;
+    if (!lab->begun)
+        lab->life = model_life(model);
+    lab->begun = true;
+    if (lab->life != model_life(model) || model_lost(model) != NULL) {
+        lab->gone = true;
+        return;
+    }
     model_witness(model, &table);
     witness_add(&lab->traffic, &table);
     if (call->under != NULL)
         model_perturb(model, call->under->perturbation);
-    double begin = now_s();
+    double begin = model_seconds(model);
     call->run(call, model);
-    lab->seconds += now_s() - begin;
+    lab->seconds += model_seconds(model) - begin;
     if (call->under != NULL)
         model_perturb(model, NULL);
     model_witness(model, &table);
     witness_add(&lab->seen, &table);
+    lab->gone = lab->gone || model_lost(model) != NULL;
 }
 
 static bool call_host(struct call *call)
 {
     struct lab *lab = call->lab;
-    if (!lab->gone)
-        lab->gone = !lab->run(lab->host, call_run, call);
+    if (!lab->gone && !lab->run(lab->host, call_run, call))
+        lab->gone = true;
     return !lab->gone;
 }
 
@@ -76,6 +76,11 @@ void lab_open_engine(struct lab *lab, struct engine *engine)
 void lab_open_model(struct lab *lab, struct model *model)
 {
     *lab = (struct lab){.run = run_here, .host = model, .config = model_config(model)};
+}
+
+void lab_begin(struct lab *lab)
+{
+    lab->gone = lab->begun = false;
 }
 
 void lab_forget(struct lab *lab)
@@ -110,16 +115,16 @@ struct sequence *lab_sequence_create(struct lab *lab, int32_t tokens_max)
     return call.sequence;
 }
 
-static void destroy(struct call *call, struct model *model)
+static void destroy(void *user, struct model *model)
 {
     (void)model;
-    sequence_destroy(call->sequence);
+    sequence_destroy(user);
 }
 
 void lab_sequence_destroy(struct lab *lab, struct sequence *sequence)
 {
-    struct call call = {.lab = lab, .run = destroy, .sequence = sequence};
-    if (sequence != NULL && !call_host(&call))
+    /* Also when the network is gone: the engine goes on without it. */
+    if (sequence != NULL && !lab->run(lab->host, destroy, sequence))
         sequence_destroy(sequence); /* the engine's thread has ended: nobody else calls */
 }
 

@@ -24,14 +24,19 @@ struct lab {
     const struct model_config *config;
     struct witness_table seen;    /* by the laboratory since lab_forget */
     struct witness_table traffic; /* by everybody else since the laboratory was opened */
-    double seconds;               /* of processor time that its calls took */
-    bool gone;                    /* a call was refused: all later ones do nothing */
+    double seconds;               /* that its calls took, as model_seconds counts them */
+    uint32_t life;                /* model_life that its sequences belong to */
+    bool begun;                   /* a call has been made since lab_begin */
+    bool gone;                    /* a call was refused, or the network was lost in it: all later
+                                     ones do nothing */
 };
 
 /** On the model of a serving engine. */
 void lab_open_engine(struct lab *lab, struct engine *engine);
 /** On a model that nobody else uses. */
 void lab_open_model(struct lab *lab, struct model *model);
+/** Lets it work on the network that is there now: one that was gone may be back. */
+void lab_begin(struct lab *lab);
 /** Forgets what the laboratory has seen. */
 void lab_forget(struct lab *lab);
 /** Any work on the model, as one call of the laboratory.  @return false: the model is gone */

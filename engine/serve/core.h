@@ -72,6 +72,8 @@ struct engine {
     struct request *requests;         /* owns; [n_requests] */
     int32_t n_requests;               /* sessions_max + queue_max */
     uint64_t turn;                    /* requests started so far */
+    uint64_t lost_ms;                 /* when the network was lost; 0: it computes */
+    int starts_failed;                /* of it, those that were told to who waited */
     struct schedule_waiting *waiting; /* owns; [n_requests], of the queue at one moment */
     pthread_t thread;
 
@@ -83,6 +85,7 @@ struct engine {
     struct profile profile; /* of requests that name none */
     bool apart;             /* no request starts while one of another profile runs */
     bool stopping;
+    bool watched;            /* the network may be lost while nobody asks for anything */
     engine_work_fn *work_fn; /* to be run between two steps; NULL: none */
     void *work_user;         /* borrows */
     uint64_t works_given, works_done;
@@ -118,6 +121,8 @@ void note_prefixes(struct engine *engine);
 /** Ends a timeline's request.  What was fed stays for a continuation, unless it can not be trusted
  * or nobody may have it. */
 void timeline_finish(struct engine *engine, struct timeline *timeline, enum end_reason reason);
+/** Ends all requests of a network that is lost, and forgets what timelines and prefixes held. */
+void timelines_lose(struct engine *engine);
 
 /* ---- step.c --------------------------------------------------------------------------------- */
 

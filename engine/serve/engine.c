@@ -13,6 +13,7 @@
 #include "config/defaults.h"
 #include "kernels/check.h"
 
+#include <errno.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,12 +160,77 @@ static void admit(struct engine *e)
     }
 }
 
-/* Sleeps until there is work.  @return false: stopping */
+/* ---- a network that is lost ----------------------------------------------------------------- */
+
+static void note_lost(struct engine *e, bool lost)
+{
+    uint64_t now_ms = clock_ms();
+    pthread_mutex_lock(&e->lock);
+    e->stats.lost = lost;
+    e->stats.worker = model_worker(e->model);
+    if (lost)
+        e->stats.losses++;
+    else
+        e->stats.recovered_ms = now_ms - e->lost_ms;
+    pthread_mutex_unlock(&e->lock);
+    e->lost_ms = lost ? now_ms : 0;
+    e->starts_failed = 0;
+}
+
+/* Those who wait may find another box, when this one does not come back. */
+static void end_waiting(struct engine *e)
+{
+    int failed = model_starts_failed(e->model);
+    if (failed < WORKER_STARTS_PATIENCE || failed == e->starts_failed)
+        return;
+    e->starts_failed = failed;
+    for (;;) {
+        pthread_mutex_lock(&e->lock);
+        struct request *r = e->stats.waiting == 0 ? NULL : e->queue[0];
+        if (r != NULL)
+            queue_close_gap(e, 0);
+        pthread_mutex_unlock(&e->lock);
+        if (r == NULL)
+            return;
+        request_finish(e, r, END_LOST);
+    }
+}
+
+/* Whether the network computes; else one look at whether it does so again. */
+static bool computes(struct engine *e)
+{
+    if (e->lost_ms == 0 && model_lost(e->model) == NULL)
+        return true;
+    if (e->lost_ms == 0) {
+        note_lost(e, true);
+        timelines_lose(e);
+    }
+    if (!model_recover(e->model)) {
+        end_waiting(e);
+        return false;
+    }
+    note_lost(e, false);
+    return true;
+}
+
+/* Sleeps until there is work, or until it is time to look after the network.
+ *  @return false: stopping */
 static bool wait_for_work(struct engine *e)
 {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += WORKER_IDLE_LOOK_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    bool late = false;
     pthread_mutex_lock(&e->lock);
-    while (!e->stopping && e->stats.running == 0 && e->stats.waiting == 0 && e->work_fn == NULL)
-        pthread_cond_wait(&e->work, &e->lock);
+    while (!e->stopping && e->stats.running == 0 && e->stats.waiting == 0 && e->work_fn == NULL &&
+           !late && e->lost_ms == 0) {
+        if (e->watched)
+            late = pthread_cond_timedwait(&e->work, &e->lock, &until) == ETIMEDOUT;
+        else
+            pthread_cond_wait(&e->work, &e->lock);
+    }
     bool go_on = !e->stopping;
     pthread_mutex_unlock(&e->lock);
     return go_on;
@@ -192,8 +258,10 @@ static void *run(void *context)
     struct engine *e = context;
     while (wait_for_work(e)) {
         end_some(e);
-        admit(e);
-        step_run(e);
+        if (computes(e)) {
+            admit(e);
+            step_run(e);
+        }
         work_between(e);
     }
     end_some(e);
@@ -331,8 +399,14 @@ enum status engine_create(struct model *take_model, const struct engine_options 
     e->options = *options;
     e->profile = profile;
     e->next_number = 1;
+    e->stats.worker = model_worker(e->model);
+    e->watched = e->stats.worker != 0;
+    pthread_condattr_t clock;
+    ASSERT(pthread_condattr_init(&clock) == 0);
+    ASSERT(pthread_condattr_setclock(&clock, CLOCK_MONOTONIC) == 0);
     ASSERT(pthread_mutex_init(&e->lock, NULL) == 0);
-    ASSERT(pthread_cond_init(&e->work, NULL) == 0);
+    ASSERT(pthread_cond_init(&e->work, &clock) == 0);
+    pthread_condattr_destroy(&clock);
     ASSERT(pthread_cond_init(&e->worked, NULL) == 0);
     status = engine_plan(e, err);
     if (status == OK)

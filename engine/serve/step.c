@@ -278,6 +278,8 @@ void step_run(struct engine *e)
         segments[n_segments++] = segment_of(t, t->n_next > 0 ? t->n_next : take[i]);
     }
     model_step(e->model, profile, segments, n_segments);
+    if (model_lost(e->model) != NULL)
+        return; /* what it gave is worth nothing */
     pthread_mutex_lock(&e->lock);
     e->stats.steps++;
     pthread_mutex_unlock(&e->lock);

@@ -165,3 +165,17 @@ void timeline_finish(struct engine *e, struct timeline *t, enum end_reason reaso
         timeline_empty(t);
     request_finish(e, r, reason);
 }
+
+void timelines_lose(struct engine *e)
+{
+    if (e->prefix != NULL) {
+        prefix_clear(e->prefix);
+        note_prefixes(e);
+    }
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        struct timeline *t = &e->timelines[i];
+        timeline_empty(t);
+        if (t->request != NULL)
+            timeline_finish(e, t, END_LOST);
+    }
+}

@@ -1,5 +1,6 @@
 /*
- * The serving core over a real network, on random schedules:  schedules MODEL PROFILE SEED COUNT
+ * The serving core over a real network, on random schedules:
+ *   schedules MODEL PROFILE SEED COUNT [WORKER]     WORKER: a program that computes for the engine
  *
  * Requests of several keys and two profiles arrive, share steps, branch, continue, repeat and are
  * cancelled, with a prefix cache that is always too small.  Now and then the engine ends and
@@ -69,7 +70,8 @@ static struct {
     struct sampler sampler;
     struct job *jobs; /* owns; [count], as they were submitted */
     int32_t n_jobs;
-    float *rows; /* owns; [STEP_TOKENS_MAX, vocab] */
+    const char *worker; /* NULL: this process computes */
+    float *rows;        /* owns; [STEP_TOKENS_MAX, vocab] */
     uint64_t random;
     char path[64];           /* of the file of prefixes */
     int32_t life_from;       /* first request of this engine */
@@ -402,9 +404,9 @@ static void check_baseline(void)
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-static struct model *open_model(const char *dir)
+static struct model *open_model(const char *dir, const char *worker)
 {
-    struct model_options options = {.threads = 1};
+    struct model_options options = {.threads = 1, .worker = worker};
     struct model *model = NULL;
     struct error err;
     if (model_open(dir, &options, &model, &err) != OK) {
@@ -419,7 +421,7 @@ static void engine_open(const char *dir)
 {
     struct engine *e = take_memory(1, sizeof *e);
     struct error err;
-    e->model = open_model(dir);
+    e->model = open_model(dir, test.worker);
     e->options = (struct engine_options){
         .sessions_max = SESSIONS,
         .context_max = CONTEXT,
@@ -489,10 +491,11 @@ static void report(int number, bool good, const char *what)
 
 int main(int argc, char **argv)
 {
-    int32_t count = argc == 5 ? (int32_t)strtol(argv[4], NULL, 10) : 0;
-    const struct profile *profile = argc == 5 ? profile_builtin(argv[2]) : NULL;
+    bool complete = argc == 5 || argc == 6;
+    int32_t count = complete ? (int32_t)strtol(argv[4], NULL, 10) : 0;
+    const struct profile *profile = complete ? profile_builtin(argv[2]) : NULL;
     if (profile == NULL || count < 1 || count > COUNT_MAX) {
-        fprintf(stderr, "usage: schedules MODEL PROFILE SEED COUNT\n");
+        fprintf(stderr, "usage: schedules MODEL PROFILE SEED COUNT [WORKER]\n");
         return 2;
     }
     struct error err;
@@ -501,7 +504,8 @@ int main(int argc, char **argv)
     test.profiles[1] = *profile_builtin_at(reference ? PROFILE_OFFICIAL : PROFILE_REFERENCE);
     snprintf(test.path, sizeof test.path, "build/serve/prefixes-%d", (int)getpid());
     test.random = strtoull(argv[3], NULL, 10);
-    test.cold_model = open_model(argv[1]);
+    test.worker = argc == 6 ? argv[5] : NULL;
+    test.cold_model = open_model(argv[1], NULL);
     ASSERT(sequence_create(test.cold_model, CONTEXT, &test.cold, &err) == OK);
     sampler_init(&test.sampler, vocab());
     test.jobs = take_memory(count, sizeof *test.jobs);

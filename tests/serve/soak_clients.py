@@ -5,7 +5,9 @@ up in the middle; some send what must be refused.  Claims, besides that the engi
   every request ends       none takes longer than a bound, and all that hung up are gone within it
   every one is accounted   what the engine counts is what the clients sent and were not refused
   nobody changes another   a greedy request gives the same text whenever it is asked again
-  nothing is kept          no request, thread or descriptor is left over, and memory grows no more once the caches are full
+  nothing is kept          no request, thread or descriptor is left over, and no memory: beside what is planned at the start
+                           (timelines and the prefix cache, whose pages are touched when they are first used) and the
+                           answers that are kept for the next turn it does not grow; looked at while everybody pauses
 Prints TAP, the seed, and a line of counts and memory every tenth of the time."""
 import http.client, json, os, random, re, signal, socket, statistics, subprocess, sys, tempfile, threading, time
 
@@ -13,7 +15,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 ENGINE, MODEL = os.path.join(ROOT, "build", "engine"), os.path.join(ROOT, "rootfs", "models", "demo")
 CLIENTS, SESSIONS, CONTEXT = 12, 4, 4096
 STUCK_S = 600  # a bound on every wait, for a machine that has other work
-GROWTH_MAX = 8 << 20  # of the median, from the second quarter of the run to the last: bodies in flight make it noisy
+GROWTH_MAX = 1 << 20  # of the median, from the second quarter of the run to the last: a hundred bytes a request show in an hour
+PLANNED_MIN = 4 << 20  # a mapping of this size, when the engine is ready, is a plan's
 SAMPLES = 40
 WORDS = ("The gate is red. My name is Nadia. The river is calm today, and the code is 7342. What is a geologist? "
          "Write a list of three cities. Say it twice, please. I live in Oslo and my dog is called Bruno.").split()
@@ -36,6 +39,7 @@ class Engine:
             stdout=subprocess.PIPE, stderr=self.log, text=True)
         self.port = int(re.search(r":(\d+)$", self.process.stdout.readline().strip()).group(1))
         self.keys = [self.admin("keys", "create", name)["secret"] for name in ("one", "two")]
+        self.planned = [(first, end) for first, end, _ in self.anonymous() if end - first >= PLANNED_MIN]
 
     def admin(self, command, *args):
         with socket.socket(socket.AF_UNIX) as link:
@@ -48,6 +52,20 @@ class Engine:
     def proc(self, name):
         status = open(f"/proc/{self.process.pid}/status").read()
         return int(re.search(rf"{name}:\s+(\d+)", status).group(1))
+
+    def anonymous(self):
+        """@return (first, end, resident bytes) of every mapping without a file"""
+        maps, found = open(f"/proc/{self.process.pid}/smaps").read(), []
+        for head, first, end, node in re.findall(r"^(([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ (\d+).*)$", maps, re.M):
+            resident = int(re.search(r"^Rss:\s+(\d+) kB", maps[maps.index(head):], re.M).group(1)) << 10
+            if node == "0":
+                found.append((int(first, 16), int(end, 16), resident))
+        return found
+
+    def unplanned(self):
+        """@return resident bytes outside the mappings that were large when the engine was ready"""
+        return sum(resident for first, end, resident in self.anonymous()
+                   if not any(first < stop and start < end for start, stop in self.planned))
 
     def held(self):
         """@return what must be as few at the end as before the first request"""
@@ -96,9 +114,9 @@ class Tally:
 class Client(threading.Thread):
     """One of several that ask without end, until `stop` is set."""
 
-    def __init__(self, engine, tally, seed, stop):
+    def __init__(self, engine, tally, seed, stop, may_ask):
         super().__init__(daemon=True)
-        self.engine, self.tally, self.stop = engine, tally, stop
+        self.engine, self.tally, self.stop, self.may_ask = engine, tally, stop, may_ask
         self.random = random.Random(seed)
         self.talks = []  # messages of conversations that may go on
 
@@ -197,6 +215,7 @@ class Client(threading.Thread):
 
     def run(self):
         while not self.stop.is_set():
+            self.may_ask.wait()
             what = self.random.random()
             act = self.refused if what < 0.05 else self.hang_up if what < 0.2 else self.ask
             try:
@@ -205,16 +224,20 @@ class Client(threading.Thread):
                 self.tally.fault(f"{act.__name__}: {error!r}")
 
 
-def watch(engine, tally, seconds):
-    """Samples for so long.  @return memory at every sample"""
+def watch(engine, tally, may_ask, seconds):
+    """Samples for so long, while nobody asks.  @return memory at every sample, without the kept answers"""
     curve, from_ = [], time.monotonic()
     for i in range(1, SAMPLES + 1):
         time.sleep(max(0, from_ + seconds * i / SAMPLES - time.monotonic()))
-        curve.append(engine.proc("VmRSS") << 10)
+        may_ask.clear()
+        if not engine.until(engine.idle):
+            tally.fault("the engine is never idle, though nobody asks")
+        status, resident, unplanned = engine.admin("status"), engine.proc("VmRSS") << 10, engine.unplanned()
+        may_ask.set()
+        curve.append(unplanned - status["turns_bytes"])
         if i % (SAMPLES // 10) == 0:
-            status = engine.admin("status")
-            print(f"# {time.monotonic() - from_:.0f} s: {curve[-1] >> 10} KiB, {status['running']} running, "
-                  f"{status['waiting']} waiting, {status['prefix_blocks']} blocks, {status['prefix_evicted']} evicted, "
+            print(f"# {time.monotonic() - from_:.0f} s: {resident >> 10} KiB, {unplanned >> 10} of them not planned, "
+                  f"{status['turns_kept']} answers in {status['turns_bytes'] >> 10} KiB, {status['prefix_blocks']} blocks, {status['prefix_evicted']} evicted, "
                   f"{dict(sorted(tally.counts.items()))}", flush=True)
     return curve
 
@@ -241,12 +264,13 @@ def main():
     print(f"# seed {seed}", flush=True)
     failed = 0
     with tempfile.TemporaryDirectory(prefix="v4box-soak-") as folder:
-        engine, tally, stop = Engine(folder), Tally(), threading.Event()
+        engine, tally, stop, may_ask = Engine(folder), Tally(), threading.Event(), threading.Event()
+        may_ask.set()
         held = engine.held()
-        clients = [Client(engine, tally, seed * CLIENTS + i, stop) for i in range(CLIENTS)]
+        clients = [Client(engine, tally, seed * CLIENTS + i, stop, may_ask) for i in range(CLIENTS)]
         for client in clients:
             client.start()
-        curve = watch(engine, tally, seconds)
+        curve = watch(engine, tally, may_ask, seconds)
         stop.set()
         for client in clients:
             client.join(STUCK_S)

@@ -15,6 +15,7 @@
 #include "kernels/check.h"
 
 #include <math.h>
+#include <unistd.h>
 
 #define VOCAB     64
 #define CONTEXT   2048
@@ -58,7 +59,13 @@ static struct toy {
     bool reset_bug;        /* negative control: a reset forgets to clear the state */
     bool fail_snapshots;   /* their memory is refused */
     bool never_right;      /* guesses */
-    uint8_t weights;       /* another number is another network */
+    bool watched;          /* it can be lost */
+    bool lost;
+    int32_t lose_at; /* the step of this number loses it; 0: none */
+    int32_t recoveries_left, recoveries_failed;
+    struct sequence *sequences[64]; /* those of an engine that loses its toy */
+    struct snapshots *pool;
+    uint8_t weights; /* another number is another network */
     struct step_entry entries[STEPS_MAX];
 } toy = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -100,6 +107,61 @@ const struct model_config *model_config(const struct model *model)
     return &TOY_CONFIG;
 }
 
+uint32_t model_life(const struct model *model)
+{
+    (void)model;
+    return 0;
+}
+
+int model_worker(const struct model *model)
+{
+    (void)model;
+    return toy.watched ? 1 : 0;
+}
+
+const char *model_lost(const struct model *model)
+{
+    (void)model;
+    return toy.lost ? "lost" : NULL;
+}
+
+int model_starts_failed(const struct model *model)
+{
+    (void)model;
+    return toy.recoveries_failed;
+}
+
+/* A lost toy comes back when it was asked often enough; what sequences and pieces held then is
+ * something else, so that who still believes in it says something wrong. */
+bool model_recover(struct model *model)
+{
+    ASSERT(model->alive && toy.lost);
+    usleep(1000);
+    pthread_mutex_lock(&toy.lock);
+    if (toy.recoveries_left > 0) {
+        toy.recoveries_left--;
+        toy.recoveries_failed++;
+    } else {
+        toy.lost = false;
+        toy.recoveries_failed = 0;
+        for (int32_t i = 0; i < toy.n_sequences; i++) {
+            struct sequence *s = toy.sequences[i];
+            ASSERT(s->n == 0); /* the engine has emptied them */
+        }
+        for (int i = 0; toy.pool != NULL && i < 64; i++)
+            toy.pool->blocks[i] = toy.pool->tails[i] = 0;
+    }
+    bool back = !toy.lost;
+    pthread_mutex_unlock(&toy.lock);
+    return back;
+}
+
+const char *snapshots_lost(const struct snapshots *p)
+{
+    (void)p;
+    return toy.lost ? "lost" : NULL;
+}
+
 enum status sequence_create(const struct model *model, int32_t tokens_max, struct sequence **out,
                             struct error *err)
 {
@@ -109,6 +171,8 @@ enum status sequence_create(const struct model *model, int32_t tokens_max, struc
     struct sequence *s = calloc(1, sizeof *s);
     s->tokens_max = tokens_max;
     s->number = toy.n_sequences++;
+    if (s->number < 64)
+        toy.sequences[s->number] = s;
     toy.sequences_alive++;
     *out = s;
     return OK;
@@ -156,12 +220,13 @@ enum status snapshots_create(const struct model *model, int32_t n_blocks, int32_
     ASSERT(model->alive && n_blocks <= 64 && n_tails <= 64);
     if (toy.fail_snapshots)
         return error_set(err, ERR_CAPACITY, "no memory for snapshots");
-    *out = calloc(1, sizeof **out);
+    *out = toy.pool = calloc(1, sizeof **out);
     return OK;
 }
 
 void snapshots_destroy(struct snapshots *p)
 {
+    toy.pool = NULL;
     free(p);
 }
 
@@ -307,6 +372,11 @@ void model_step(struct model *model, const struct profile *profile, const struct
             toy_logits(s->hash, g->ids[g->n - 1], g->logits_last);
     }
     toy.steps++;
+    toy.lost = toy.steps == toy.lose_at;
+    for (int i = 0; toy.lost && i < n_segments; i++) {
+        if (segments[i].logits_last != NULL)
+            toy_logits(0, 0, segments[i].logits_last); /* nonsense that looks good */
+    }
     pthread_mutex_unlock(&toy.lock);
 }
 
@@ -348,6 +418,8 @@ static inline struct engine *engine_start_all(int32_t sessions, int32_t queue, i
         false;
     toy.steps = toy.n_entries = toy.n_sequences = toy.models_closed = 0;
     toy.fail_sequence = -1;
+    toy.lost = false;
+    toy.lose_at = toy.recoveries_left = toy.recoveries_failed = 0;
     client_started = 0;
     struct engine *engine = NULL;
     struct error err;

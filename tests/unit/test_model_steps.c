@@ -20,7 +20,7 @@
 
 static struct model *open_model(enum isa isa, int threads)
 {
-    struct model_options options = {isa, threads};
+    struct model_options options = {.isa = isa, .threads = threads};
     struct model *model = NULL;
     struct error err;
     if (model_open(MODEL_DIR, &options, &model, &err) != OK)
@@ -133,7 +133,7 @@ static void test_threads(void **state)
     (void)state;
     ids_fill(ids, N, 2);
     for (enum isa isa = ISA_BASELINE; isa <= ISA_AVX512; isa++) {
-        struct model_options options = {isa, 1};
+        struct model_options options = {.isa = isa, .threads = 1};
         for (options.threads = 1; options.threads <= 3; options.threads++) {
             struct model *model = NULL;
             struct error err;
@@ -263,7 +263,7 @@ static void test_last_positions(void **state)
 
 static void test_refusals(void **state)
 {
-    struct model_options options = {ISA_BASELINE, CPU_THREADS_MAX + 1};
+    struct model_options options = {.isa = ISA_BASELINE, .threads = CPU_THREADS_MAX + 1};
     struct model *model = NULL;
     struct sequence *s = NULL;
     struct error err;
