@@ -1,0 +1,304 @@
+"""`engine serve --worker PROGRAM` over HTTP: what another process computes is what this one would, and what becomes of
+clients when it is lost.  worker.py [--worker PROGRAM] [--model DIR] [GROUP...]
+
+chat     a conversation by curl, as a person would have it
+same     answers, prefix reuse, guesses and the proof of a profile equal those of an engine that computes by itself
+killed   kill -9 of the worker under load: what ran is told, what waits is answered, and all is as before
+hung     a worker that is stopped is noticed by the watchdog, and by a proof that ran
+load     a model that can not be loaded, and memory that is not there: clients are told, until it can
+Prints TAP, and after how long each worker computed again.  PROGRAM is the engine unless it is given; `same` holds for
+that one alone, since a GPU sums in another order."""
+import argparse, http.client, json, os, re, resource, signal, socket, subprocess, sys, tempfile, threading, time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ENGINE, NANO = os.path.join(ROOT, "build", "engine"), os.path.join(ROOT, "build", "serve", "nano")
+STUCK_S = 300  # a bound on every wait, for a machine that has other work
+HANGS_S = 10   # a step that takes longer hangs: far more than the longest takes on a machine that is busy
+CONTEXT, SESSIONS = 2048, 2
+LONG = "Tell me all about " + ", ".join(f"the gate {n}" for n in range(1, 60)) + "."
+TURNS = [{"role": "user", "content": "Hello, my name is Nadia and I live in Oslo."}]
+ASKED = [{"messages": TURNS, "temperature": 0, "max_tokens": 40},
+         {"messages": TURNS, "temperature": 1, "seed": 7, "max_tokens": 40, "logprobs": True, "top_logprobs": 2},
+         {"messages": [{"role": "user", "content": LONG}], "temperature": 0, "max_tokens": 20},
+         {"messages": [{"role": "user", "content": LONG}, {"role": "assistant", "content": "Gates."},
+                       {"role": "user", "content": "And the river?"}], "temperature": 0, "max_tokens": 20},
+         {"messages": [{"role": "user", "content": "Is the gate red?"}], "seed": 3, "max_tokens": 40, "response_format": {
+             "type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": {
+                 "type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"],
+                 "additionalProperties": False}}}}]
+results = []
+
+
+def check(name, good, note=""):
+    results.append(bool(good))
+    print(f"{'ok' if good else 'not ok'} {len(results)} - {name}", flush=True)
+    if not good:
+        print("# " + str(note)[:1000].replace("\n", "\n# "), flush=True)
+
+
+class Engine:
+    def __init__(self, folder, model, *flags):
+        os.makedirs(folder)
+        self.path, self.model = os.path.join(folder, "admin"), model
+        self.log = open(os.path.join(folder, "log"), "wb")
+        self.process = subprocess.Popen(
+            [ENGINE, "serve", "--model", model, "--listen", "127.0.0.1:0", "--keys", os.path.join(folder, "keys"), "--admin",
+             self.path, "--metrics", "127.0.0.1:0", "--sessions", str(SESSIONS), "--context", str(CONTEXT), *flags],
+            stdout=subprocess.PIPE, stderr=self.log, text=True)
+        ports = [int(re.search(r":(\d+)$", self.process.stdout.readline().strip()).group(1)) for _ in range(2)]
+        self.metrics_port, self.port = ports
+        self.key = self.admin("keys", "create", "one")["data"]["secret"]
+
+    def admin(self, command, *args):
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(STUCK_S)
+            link.connect(self.path)
+            link.sendall(json.dumps({"command": command, "args": args}).encode() + b"\n")
+            return json.loads(b"".join(iter(lambda: link.recv(65536), b"")))
+
+    def open(self, body):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=STUCK_S)
+        connection.request("POST", "/v1/chat/completions", json.dumps({"model": "any", **body, **self.named()}),
+                           {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"})
+        return connection.getresponse()
+
+    def named(self):
+        if not hasattr(self, "name"):
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=STUCK_S)
+            connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {self.key}"})
+            self.name = json.loads(connection.getresponse().read())["data"][0]["id"]
+        return {"model": self.name}
+
+    def ask(self, body):
+        """@return status, Retry-After, the answer"""
+        answer = self.open(body)
+        return answer.status, answer.getheader("retry-after"), json.loads(answer.read())
+
+    def metric(self, name):
+        connection = http.client.HTTPConnection("127.0.0.1", self.metrics_port, timeout=STUCK_S)
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        return int(float(re.search(rf"^{re.escape(name)}\{{.*\}} (\S+)$", text, re.M).group(1)))
+
+    def worker(self):
+        """The process that computes, once there is one."""
+        children = []
+        def there():
+            children[:] = [pid for task in os.listdir(f"/proc/{self.process.pid}/task") for pid in
+                           open(f"/proc/{self.process.pid}/task/{task}/children").read().split()]
+            return children
+        until(there)
+        return int(children[0])
+
+    def idle(self):
+        return self.metric("vllm:num_requests_running") + self.metric("vllm:num_requests_waiting") == 0
+
+    def serves(self, losses):
+        """Waits until as many workers were lost and the last one was replaced; says how long it was missed."""
+        good = until(lambda: self.metric("v4box_worker_losses_total") == losses and self.metric("v4box_worker_lost") == 0)
+        print(f"# computes again after {self.metric('v4box_worker_recovered_milliseconds') / 1000:.2f} s", flush=True)
+        return good
+
+    def held(self):
+        return {"threads": len(os.listdir(f"/proc/{self.process.pid}/task")),
+                "descriptors": len(os.listdir(f"/proc/{self.process.pid}/fd")), "idle": self.idle()}
+
+    def stop(self):
+        """@return whether it went as it should, and its worker with it"""
+        worker = self.worker()
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(timeout=STUCK_S)
+        self.log.close()
+        return status == 0 and until(lambda: not os.path.exists(f"/proc/{worker}"))
+
+
+def until(good):
+    """Asks until it is so, bounded."""
+    end = time.monotonic() + STUCK_S
+    while not good():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def said(answer):
+    """What must not differ: all but ids and times."""
+    status, _, body = answer
+    return status, body.get("choices"), {k: v for k, v in body.get("usage", {}).items()}
+
+
+class Later(threading.Thread):
+    """A request whose answer is taken later."""
+
+    def __init__(self, engine, body):
+        super().__init__(daemon=True)
+        self.engine, self.body, self.answer = engine, body, None
+        self.start()
+
+    def run(self):
+        self.answer = self.engine.ask(self.body)
+
+    def take(self):
+        self.join(STUCK_S)
+        return self.answer
+
+
+def stream(engine, body, n):
+    """A stream whose first n events were read."""
+    answer = engine.open({**body, "stream": True})
+    events = []
+    while len(events) < n:
+        line = answer.readline().decode().strip()
+        if line.startswith("data: "):
+            events.append(line[6:])
+    return answer
+
+
+def rest(answer):
+    """What a stream says in the end.  One that breaks off has no last chunk, so that no client takes it for whole."""
+    try:
+        text = answer.read()
+    except http.client.IncompleteRead as broken:
+        text = broken.partial
+    return [line[6:] for line in text.decode().splitlines() if line.startswith("data: ")][-1]
+
+
+# ---- groups ---------------------------------------------------------------------------------------------------------
+
+
+def group_chat(folder, model, worker):
+    engine = Engine(folder + "/chat", model, *worker)
+    turns = []
+    for text in ("Hello, my name is Nadia and I live in Oslo.", "Where do I live?"):
+        turns.append({"role": "user", "content": text})
+        body = json.dumps({**engine.named(), "messages": turns, "temperature": 0, "max_tokens": 60})
+        run = subprocess.run(["curl", "-s", "-H", f"Authorization: Bearer {engine.key}", "-H", "Content-Type: application/json",
+                              "-d", body, f"http://127.0.0.1:{engine.port}/v1/chat/completions"],
+                             capture_output=True, text=True, timeout=STUCK_S)
+        answer = json.loads(run.stdout)
+        turns.append(answer["choices"][0]["message"])
+        print(f"# {text} -> {turns[-1]['content']!r}", flush=True)
+        check(f"chat: answer {len(turns) // 2}", answer["choices"][0]["finish_reason"] == "stop" and turns[-1]["content"], run.stdout)
+    check("chat: it has read what was said before", "Oslo" in turns[-1]["content"], turns)
+    check("chat: it stops as ever", engine.stop())
+
+
+def group_same(folder, model, worker):
+    alone = Engine(folder + "/alone", model, "--draft", "2")
+    linked = Engine(folder + "/linked", model, "--draft", "2", *worker)
+    pairs = [(said(alone.ask(body)), said(linked.ask(body))) for body in ASKED]
+    check("same: answers, log-probabilities, a schema, and how much was reused", all(a == b for a, b in pairs), pairs)
+    reused = [a[2]["v4box"]["reused_tokens"] if "reused_tokens" in a[2].get("v4box", {}) else
+              a[2]["prompt_tokens_details"]["cached_tokens"] for a, _ in pairs]
+    check("same: control: no two of them are the same", all(a[0][1] != b[0][1] for a in pairs for b in pairs if a is not b))
+    check("same: a prefix of 128 tokens and more was reused", max(reused) >= 128, reused)
+    check("same: guesses were made, and as many were right",
+          linked.metric("vllm:spec_decode_num_draft_tokens_total") > 0 and
+          all(alone.metric(f"vllm:spec_decode_num_{what}_tokens_total") ==
+              linked.metric(f"vllm:spec_decode_num_{what}_tokens_total") for what in ("draft", "accepted")))
+    alone.process.kill()
+    check("same: the worker goes with its engine", linked.stop())
+    verify = [ENGINE, "profile", "verify", "--model", NANO, "--profile"]
+    for profile in ("balanced", "official,moe.scale=kernel"):
+        texts = [subprocess.run([*verify, profile, *flags], capture_output=True, text=True, timeout=STUCK_S)
+                 for flags in ((), ("--worker", ENGINE))]
+        proofs = [(run.returncode, re.sub(r"[0-9.]+ s\b", "", run.stdout)) for run in texts]
+        check(f"same: the proof of {profile}, by what the worker's operations wrote",
+              proofs[0] == proofs[1] and "live" in proofs[0][1], proofs)
+
+
+def group_killed(folder, model, worker):
+    engine = Engine(folder + "/killed", model, *worker)
+    held, wanted = engine.held(), said(engine.ask(ASKED[0]))
+    long = {"messages": TURNS, "temperature": 0, "max_tokens": 1500, "logit_bias": None, "ignored": 1}
+    for losses in (1, 2):
+        answer = stream(engine, {**long, "messages": [{"role": "user", "content": LONG}]}, 3)
+        waits = [Later(engine, {**ASKED[1], "messages": [{"role": "user", "content": LONG + str(n)}], "max_tokens": 300})
+                 for n in range(4)]
+        until(lambda: engine.metric("vllm:num_requests_waiting") == 3)
+        os.kill(engine.worker(), signal.SIGKILL)
+        check(f"killed: the running stream is told ({losses})", "engine_restarting" in rest(answer))
+        answers = [wait.take() for wait in waits]
+        lost = [a for a in answers if a[0] == 503]
+        check(f"killed: of the others the one that ran hears 503 and when to come back, those that waited are answered ({losses})",
+              len(lost) == 1 and lost[0][1] == "5" and lost[0][2]["error"]["code"] == "engine_restarting" and
+              all(a[0] in (200, 503) for a in answers), [(a[0], a[1]) for a in answers])
+        check(f"killed: it serves again ({losses})", engine.serves(losses))
+    got = said(engine.ask(ASKED[0]))
+    check("killed: the answer is what it was", got[:2] == wanted[:2], (got, wanted))
+    os.kill(engine.worker(), signal.SIGKILL)  # while nobody asks for anything
+    check("killed: a worker that dies in between is replaced", engine.serves(3))
+    check("killed: the next request does not notice", said(engine.ask(ASKED[0]))[:2] == wanted[:2])
+    until(engine.idle)
+    check("killed: nothing is left over", until(lambda: engine.held() == held), (engine.held(), held))
+    check("killed: and it stops as ever", engine.stop())
+
+
+def group_hung(folder, model, worker):
+    engine = Engine(folder + "/hung", model, *worker, "--worker-limit", str(HANGS_S))
+    answer = stream(engine, {"messages": [{"role": "user", "content": LONG}], "temperature": 0, "max_tokens": 1500}, 2)
+    proof = threading.Thread(target=lambda: proofs.append(engine.admin("profile verify")), daemon=True)
+    proofs = []
+    proof.start()
+    until(lambda: engine.admin("profile list") is not None)
+    stopped = engine.worker()
+    os.kill(stopped, signal.SIGSTOP)
+    check("hung: the watchdog ends it, and the running stream is told", "engine_restarting" in rest(answer))
+    check("hung: it serves again", engine.serves(1) and engine.ask(ASKED[0])[0] == 200)
+    check("hung: nothing of it is left", engine.worker() != stopped and not os.path.exists(f"/proc/{stopped}"))
+    proof.join(STUCK_S)
+    check("hung: a proof that ran meanwhile is none", proofs and '"complete": false' in json.dumps(proofs[0]) or
+          proofs and not proofs[0].get("ok", True), proofs)
+    check("hung: and it stops as ever", engine.stop())
+
+
+def loads_in_vain(engine, what, breaks, mends, says):
+    wanted = said(engine.ask(ASKED[0]))
+    breaks()
+    os.kill(engine.worker(), signal.SIGKILL)
+    until(lambda: engine.metric("v4box_worker_lost") == 1)
+    status, retry, body = engine.ask(ASKED[0])
+    check(f"load: {what}: who waits is told in the end",
+          (status, retry, body["error"]["code"]) == (503, "5", "engine_restarting"), (status, retry, body))
+    engine.log.flush()
+    check(f"load: {what}: the log has the reason", says in open(engine.log.name).read(), open(engine.log.name).read())
+    mends()
+    check(f"load: {what}: then it serves again, as before", engine.serves(1) and said(engine.ask(ASKED[0]))[:2] == wanted[:2])
+    check(f"load: {what}: and stops as ever", engine.stop())
+
+
+def group_load(folder, model, worker):
+    link = os.path.join(folder, "model")
+    os.symlink(model, link)
+    engine = Engine(folder + "/load", link, *worker)
+    loads_in_vain(engine, "no model", lambda: os.unlink(link), lambda: os.symlink(model, link),
+                  "the worker does not serve")
+    engine = Engine(folder + "/memory", model, *worker)
+    # A little more than the engine has: its worker needs more.
+    room = 4096 * int(open(f"/proc/{engine.process.pid}/statm").read().split()[0]) + (4 << 20)
+    usual = resource.prlimit(engine.process.pid, resource.RLIMIT_AS)
+    loads_in_vain(engine, "no memory", lambda: resource.prlimit(engine.process.pid, resource.RLIMIT_AS, (room, usual[1])),
+                  lambda: resource.prlimit(engine.process.pid, resource.RLIMIT_AS, usual), "memory")
+
+
+GROUPS = {"chat": group_chat, "same": group_same, "killed": group_killed, "hung": group_hung, "load": group_load}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--worker", default=ENGINE)
+    parser.add_argument("--model", default=os.path.join(ROOT, "rootfs", "models", "demo"))
+    parser.add_argument("groups", nargs="*", choices=[[], *GROUPS])
+    options = parser.parse_args()
+    subprocess.run([os.path.join(ROOT, "tests", "serve", "network.sh")], check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.groups or GROUPS:
+            begin = time.monotonic()
+            GROUPS[name](folder, options.model, ("--worker", options.worker))
+            print(f"# {name}: {time.monotonic() - begin:.0f} s", flush=True)
+    print(f"1..{len(results)}")
+    return not all(results)
+
+
+sys.exit(main())
