@@ -21,6 +21,9 @@ static enum MHD_Result root(struct exchange *x)
     return http_reply_text(x, 200, "ok\n");
 }
 
+/* Clients of both APIs list models, each with its own header for the key. */
+static const struct dialect MODELS_DIALECT = {.x_api_key = true};
+
 /* Base URLs are given with and without /v1. */
 static const struct route ROUTES[] = {
     {"POST", "/v1/chat/completions", false, true, api_chat_completions, NULL},
@@ -31,10 +34,10 @@ static const struct route ROUTES[] = {
     {"POST", "/responses", false, true, api_responses, &RESPONSES_DIALECT},
     {"POST", "/v1/receipt", false, true, api_receipt, NULL},
     {"GET", "/v1/profile", false, false, api_profile, NULL},
-    {"GET", "/v1/models", false, false, api_models, NULL},
-    {"GET", "/models", false, false, api_models, NULL},
-    {"GET", "/v1/models/*", false, false, api_model, NULL},
-    {"GET", "/models/*", false, false, api_model, NULL},
+    {"GET", "/v1/models", false, false, api_models, &MODELS_DIALECT},
+    {"GET", "/models", false, false, api_models, &MODELS_DIALECT},
+    {"GET", "/v1/models/*", false, false, api_model, &MODELS_DIALECT},
+    {"GET", "/models/*", false, false, api_model, &MODELS_DIALECT},
     {"GET", "/healthz", true, false, health, NULL},
     {"GET", "/", true, false, root, NULL},
 };

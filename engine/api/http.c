@@ -97,7 +97,7 @@ enum MHD_Result http_reply_error(struct exchange *x, const struct api_error *err
     const struct dialect *dialect = x->route == NULL ? NULL : x->route->dialect;
     struct buf body = {0};
     metrics_error(x->server->options.metrics, err->code);
-    if (dialect == NULL)
+    if (dialect == NULL || dialect->dump_error == NULL)
         api_error_dump(&body, err);
     else
         dialect->dump_error(&body, x, err);

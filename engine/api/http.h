@@ -34,6 +34,7 @@ typedef enum MHD_Result http_handler(struct exchange *x);
 /* How the routes of an API differ from the others beside their handlers. */
 struct dialect {
     bool x_api_key; /* takes the key in x-api-key too; Authorization goes first */
+    /* NULL: OpenAI's form */
     void (*dump_error)(struct buf *out, const struct exchange *x, const struct api_error *err);
 };
 

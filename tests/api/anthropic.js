@@ -123,6 +123,19 @@ export function anthropic(target) {
     }
   });
 
+  test("anthropic: the model is listed and retrieved with either kind of key", async () => {
+    for (const one of [client, bearer]) {
+      const list = [];
+      for await (const model of one.models.list()) list.push(model);
+      assert.deepEqual(list.map(({ id, type, display_name }) => [id, type, display_name]), [[MODEL, "model", MODEL]]);
+      assert.ok(Math.abs(new Date(list[0].created_at) - Date.now()) < 3_600_000, list[0].created_at);
+      assert.deepEqual(await one.models.retrieve(MODEL), list[0]);
+    }
+    await assert.rejects(client.models.retrieve("claude"), (error) => error.status === 404);
+    await assert.rejects(new Anthropic({ ...options, apiKey: "wrong", authToken: null }).models.list(),
+      (error) => error.status === 401);
+  });
+
   test("anthropic: errors have its form, on streams too", async () => {
     const cases = [
       [{ ...ask("x"), max_tokens: undefined }, 400, "invalid_request_error", "max_tokens"],

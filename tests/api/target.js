@@ -10,8 +10,19 @@ export const MODEL = "deepseek-v4-demo";
 const READY_MS_MAX = 60_000; // loading the demo model, also with the whole machine busy
 const ANSWER_MS_MAX = 900_000; // a bound for emulated machines, never a measure
 
-/** One command on the admin socket. */
-export function admin(socketPath, command, ...args) {
+/** One command on the admin socket.  The engine closes who is silent for seconds, as we may be on a busy machine:
+ * before it has read anything, so that the command may be sent again. */
+export async function admin(socketPath, command, ...args) {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await adminOnce(socketPath, command, args);
+    } catch (error) {
+      if (!["EPIPE", "ECONNRESET"].includes(error.code) || tries === 10) throw error;
+    }
+  }
+}
+
+function adminOnce(socketPath, command, args) {
   return new Promise((resolve, reject) => {
     let text = "";
     const socket = net.connect(socketPath, () =>
