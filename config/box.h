@@ -45,6 +45,7 @@
     100 /* first free id of rootfs/etc/passwd; owns its sockets and the keys file */
 
 #define BOX_UID_FRONT     101 /* the TLS front; alone reads the private key */
+#define BOX_UID_KERNEL    102 /* reads the kernel's messages, and nothing else */
 #define BOX_TEXT_OF(x)    #x
 #define BOX_UID_TEXT(uid) BOX_TEXT_OF(uid) /* for an argument */
 
@@ -74,6 +75,7 @@
 #define SERVICE_CRASHES_MAX    5      /* failed starts in a row: 31 s of trying, then `failed` */
 #define SERVICE_FAILED_MS      300000 /* a failed service is tried again: no operator may be near */
 #define SERVICE_STOP_MS        5000   /* SIGTERM to SIGKILL; a decode step under TCG takes < 1 s */
+#define SERVICE_SAID_BYTES     160    /* a path and a reason */
 #define SERVICE_ARGS_MAX       24
 #define SERVICE_PATHS_MAX      6
 #define SERVICES_MAX           12
@@ -83,6 +85,11 @@
 #define LOG_LINE_BYTES    512 /* longer lines are cut: a service can not fill the ring alone */
 #define LOG_LINES_DEFAULT 40  /* what fits on a terminal */
 #define LOG_LINES_MAX     2000
+
+/* The kernel's levels go from 0, an emergency, to 7; 5 is a notice.  What is worth less fills a
+   ring of this size at boot. */
+#define KERNEL_LEVEL_MAX    5
+#define KERNEL_RECORD_BYTES 8192 /* CONSOLE_EXT_LOG_MAX: the kernel hands over no longer one */
 
 /* ---- log of changes ----------------------------------------------------------------------------
  */

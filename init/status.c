@@ -2,6 +2,7 @@
 #include "init/status.h"
 
 #include "config/version.h"
+#include "init/ports.h"
 #include "init/protocol.h"
 
 #include <fcntl.h>
@@ -9,9 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PROC_BYTES 8192  /* /proc/PID/status, /proc/meminfo: 1.5 KB; mounts of the box: 1 KB */
-#define TEXT_BYTES 8192  /* SERVICES_MAX rows, a heading, and the notes about storage */
-#define DATA_BYTES 16384 /* the same as JSON, and the mounts */
+#define PROC_BYTES  8192 /* /proc/PID/status, /proc/meminfo: 1.5 KB; mounts of the box: 1 KB */
+#define PORTS_BYTES (256 * 1024) /* one table: 1,700 sockets, of which the front has 512 */
+#define TEXT_BYTES  8192         /* SERVICES_MAX rows, a heading, and the notes about storage */
+#define DATA_BYTES  16384        /* the same as JSON, and the mounts */
 
 static size_t read_proc(const char *path, char *bytes, size_t cap)
 {
@@ -90,6 +92,8 @@ static void add_service(struct text *text, struct text *data, const struct child
     if (rss_kib >= 0)
         text_printf(text, " %8lld KiB", (long long)rss_kib);
     text_printf(text, "\n");
+    if (c->life.state == SERVICE_BACKOFF || c->life.state == SERVICE_FAILED)
+        text_printf(text, "  %s said: %s\n", c->spec->name, c->last_line);
     text_printf(data,
                 "{\"name\":\"%s\",\"state\":\"%s\",\"pid\":%d,\"restarts\":%u,\"rss_kib\":%lld,"
                 "\"rss_peak_kib\":%lld,\"uid\":%lld,\"no_new_privs\":%lld}",
@@ -97,6 +101,25 @@ static void add_service(struct text *text, struct text *data, const struct child
                 (unsigned)c->life.restarts, (long long)rss_kib, (long long)peak_kib,
                 (long long)status_field(proc, n, "Uid"),
                 (long long)status_field(proc, n, "NoNewPrivs"));
+}
+
+/* Everything that could be reached from outside, were it not for a firewall somewhere else. */
+static void add_ports(struct text *text, struct text *data)
+{
+    static const char *const KINDS[] = {"tcp", "tcp6", "udp", "udp6"};
+    static char table[PORTS_BYTES];
+    char human_bytes[1024], json_bytes[1024], path[32];
+    struct text human = text_over(human_bytes, sizeof human_bytes);
+    struct text json = text_over(json_bytes, sizeof json_bytes);
+    for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++) {
+        snprintf(path, sizeof path, "/proc/net/%s", KINDS[i]);
+        size_t n = read_proc(path, table, sizeof table);
+        ports_add(&human, ", ", KINDS[i], table, n);
+        ports_add(&json, "\",\"", KINDS[i], table, n);
+    }
+    text_printf(text, "open: %s\n", human.len > 0 ? human.data : "nothing");
+    text_printf(data, "\"open\":[%s%s%s],", json.len > 0 ? "\"" : "", json.data,
+                json.len > 0 ? "\"" : "");
 }
 
 static void add_options(struct text *data, const struct options *options)
@@ -166,6 +189,7 @@ void status_answer(struct text *answer, const struct supervisor *services,
                 (long long)up_s, (long long)boot_ms);
     add_storage(&text, &data, storage);
     add_slots(&text, &data, slots);
+    add_ports(&text, &data);
     text_printf(&text, "%-12s %-9s %6s %9s %12s\n", "service", "state", "pid", "restarts",
                 "resident");
     text_printf(&data, "\"memory\":{\"total_kib\":%lld,\"available_kib\":%lld},\"services\":[",

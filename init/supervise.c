@@ -141,19 +141,21 @@ static void apply(struct supervisor *s, struct child *c, enum service_event even
 
 struct speaker {
     struct journal *journal;
-    const char *name;
+    struct child *child;
 };
 
 static void say(void *context, const char *line, size_t n)
 {
     const struct speaker *speaker = context;
-    journal_line(speaker->journal, speaker->name, line, n);
+    struct child *c = speaker->child;
+    journal_line(speaker->journal, c->spec->name, line, n);
+    snprintf(c->last_line, sizeof c->last_line, "%.*s", (int)n, line);
 }
 
 /* Reads what has arrived; false when the pipe is at its end. */
 static bool drain(struct supervisor *s, struct child *c)
 {
-    struct speaker speaker = {s->journal, c->spec->name};
+    struct speaker speaker = {s->journal, c};
     char bytes[READ_BYTES];
     for (int i = 0; i < READS_MAX; i++) {
         ssize_t n = read(c->output_fd, bytes, sizeof bytes);
@@ -170,7 +172,7 @@ static bool drain(struct supervisor *s, struct child *c)
 
 static void close_output(struct supervisor *s, struct child *c)
 {
-    struct speaker speaker = {s->journal, c->spec->name};
+    struct speaker speaker = {s->journal, c};
     if (c->output_fd < 0)
         return;
     line_splitter_end(&c->output, say, &speaker);

@@ -50,7 +50,8 @@ struct child {
     int output_fd; /* owns: read end of its output, or -1 */
     struct line_splitter output;
     int64_t started_ms;
-    int last_status; /* of waitpid; -1 before the first end */
+    int last_status;                    /* of waitpid; -1 before the first end */
+    char last_line[SERVICE_SAID_BYTES]; /* of its output, cut; mostly why it ended */
 };
 
 struct supervisor {

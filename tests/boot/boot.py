@@ -1,7 +1,7 @@
 """Boots the image in QEMU and drives it from outside: serial line, SSH, HTTP.
 
   boot.py              the boots of `make test`
-  boot.py NAME ...     only these boots: normal, bare, keyboard, crashes, panic
+  boot.py NAME ...     only these boots: normal, bare, keyboard, corrupt, crashes, panic
 
 What the box says about itself (status --json) is checked against fixtures here; each checker that
 could pass by accident is itself checked with a changed fixture.
@@ -40,7 +40,7 @@ MOUNTS = {
 }
 
 # Service: uid.  All of them without new privileges.
-SERVICES = {"network": 0, "engine": 100, "front": 101, "tls": 101, "heart": 0, "ssh": 0, "console": 0}
+SERVICES = {"network": 0, "kernel": 102, "engine": 100, "front": 101, "tls": 101, "heart": 0, "ssh": 0, "console": 0}
 
 # The engine held at most 137 MiB here, most of it the model and the memory of its timelines.
 ENGINE_MIB = 256
@@ -432,6 +432,45 @@ def metrics_are_for_operators(box):
     equal(box.http("/metrics")[0], 404, "/metrics of the chat API")
 
 
+# What the box may listen on, as it says itself and as it looks from outside.
+OPEN = {"tcp 0.0.0.0:22", "tcp6 [::]:22", "tcp 0.0.0.0:443"}
+CLOSED = [1, 21, 23, 25, 53, 80, 111, 123, 514, 2222, 5000, 8000, 8080, 8443, 8888, 9090, 9464]
+
+
+def is_open(box, port, host_port):
+    """Whether the guest takes a connection; QEMU does in any case, and ends it when the guest does not."""
+    box.monitor("hostfwd_add net tcp:127.0.0.1:%d-:%d" % (host_port, port))
+    end = time.monotonic() + 20  # the monitor answers before it has done it
+    while True:
+        try:
+            s = socket.create_connection(("127.0.0.1", host_port), 60)
+            break
+        except ConnectionRefusedError:
+            require(time.monotonic() < end, "QEMU does not forward port %d" % host_port)
+            time.sleep(0.1)
+    with s:
+        s.settimeout(10)
+        try:
+            return s.recv(1) != b""
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
+
+
+def only_named_ports_are_open(box):
+    equal(set(box.status()["data"]["init"]["open"]), OPEN, "what it says to be open")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        host_port = free.getsockname()[1]
+    found = [port for i, port in enumerate(CLOSED + [22]) if is_open(box, port, host_port + i)]
+    equal(found, [22], "open ports, with that of SSH as control")
+
+
+def the_kernel_is_heard(box):
+    log = box.ssh("log 2000")[1]
+    require(re.search(r"kernel: Linux version \d", log), "no word of the kernel: %r" % log[:500])
+
+
 def the_log_has_no_content(box):
     """After conversations: neither a planted word nor a key stands in the log."""
     out = box.ssh("log 2000")[1]
@@ -511,6 +550,8 @@ def normal():
             ("tls: bad keys are throttled by the true address", front_names_its_clients),
             ("services: nothing restarted, memory bounded", chats_left_it_healthy),
             ("metrics: over SSH alone", metrics_are_for_operators),
+            ("ports: only those of TLS and SSH are open", only_named_ports_are_open),
+            ("log: what the kernel says is in it", the_kernel_is_heard),
             ("log: no content, no keys", the_log_has_no_content),
             ("serial: poweroff asks first", serial_asks_before_the_end),
             ("serial: poweroff ends the machine", poweroff_ends_it),
@@ -568,6 +609,26 @@ def keyboard():
         tap.check("keyboard: Ctrl-Alt-Del ends everything and resets", three_keys_reset, box)
 
 
+def names_the_bad_file(box):
+    box.serial.expect(re.escape(PROMPT), 240)
+    end, status = time.monotonic() + 120, ""
+    while "engine said: " not in status:
+        require(time.monotonic() < end, "status does not say why there is no engine: %r" % status)
+        status = box.serial.command("status")
+        time.sleep(1)
+    require(re.search(r"engine said: [^\r\n]*/models/demo/config.json", status), "status says %r" % status)
+    out = box.serial.command("keys list")
+    require("engine: not running" in out, "keys says %r" % out)
+
+
+def corrupt():
+    bad = os.path.join(ROOT, "build", "boot", "bad.json")
+    with open(bad, "w") as f:
+        f.write('{"hidden_size": ')
+    with Box("corrupt", "--bare", "--overlay", overlay("corrupt", {"models/demo/config.json": bad})) as box:
+        tap.check("corrupt: a model that is no model leaves a console that says so", names_the_bad_file, box)
+
+
 # ---- faults, put over the image ----------------------------------------------------------------------
 
 
@@ -609,6 +670,17 @@ def crash_loop_is_told(box):
     equal(box.ssh("keys list")[0], 1, "exit code of keys without an engine")
 
 
+def nothing_can_be_written(box):
+    """What root tries in a service's place: the control is the one path that may be written."""
+    log = box.ssh("log 2000")[1]
+    said = dict(re.findall(r"heart: saboteur: ([^:]+): (.*)$", log, re.M))
+    equal([path for path, what in said.items() if what == "WRITTEN"], ["/tmp/x"], "written")
+    require(len(said) >= 12, "too few attempts: %r" % said)
+    equal(said["running /tmp/x"], "Permission denied", "a program in /tmp")
+    equal(said["loading a module"], "Operation not permitted", "a module")
+    require("/proc/sys/kernel/modules_disabled: Invalid argument" in log, "modules were enabled again")
+
+
 def stop_ends_it(box):
     done = subprocess.run(["tools/run.sh", "stop", "--dir", box.dir], cwd=ROOT, timeout=120,
                           capture_output=True, text=True)
@@ -619,9 +691,14 @@ def stop_ends_it(box):
 
 def crashes():
     # Any program that ends at once with a message will do for an engine.
-    archive = overlay("crashes", {"bin/engine": "build/console"})
+    how = os.path.join(ROOT, "build", "boot", "sabotage-write")
+    with open(how, "w") as f:
+        f.write("write")
+    archive = overlay("crashes", {"bin/engine": "build/console", "bin/heart": "build/saboteur",
+                                  "etc/sabotage": how})
     with Box("crashes", "--overlay", archive, "--append", "v4box.shell=yes") as box:
         if tap.check("crashes: a crash loop backs off, fails and is told", crash_loop_is_told, box):
+            tap.check("crashes: nothing can be written, started or loaded", nothing_can_be_written, box)
             tap.check("crashes: run.sh stop ends the box", stop_ends_it, box)
 
 
@@ -636,7 +713,7 @@ def panic():
         tap.check("panic: said on the console, then a reboot", panic_reboots, box)
 
 
-BOOTS = {"normal": normal, "bare": bare, "keyboard": keyboard, "crashes": crashes, "panic": panic}
+BOOTS = {"normal": normal, "bare": bare, "keyboard": keyboard, "corrupt": corrupt, "crashes": crashes, "panic": panic}
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or BOOTS:

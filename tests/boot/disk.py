@@ -2,7 +2,7 @@
 
   disk.py              the boots of `make test`
   disk.py NAME ...     only these, in this order: uefi, keep, damaged, broken, missing, cuts
-  disk.py soak         50 power cuts more, on the clock's seed
+  disk.py power, soak  20 or 50 power cuts, on the clock's seed
 
 uefi starts from a fresh copy of the image; the others go on with the disk as they find it, which is a
 fresh copy when they are asked for alone.
@@ -27,6 +27,7 @@ FOLDER = os.path.join(ROOT, "build", "boot", "disk-file")
 DISK = os.path.join(FOLDER, "disk.img")
 MIB = 1 << 20
 CUTS = 10
+LONGER = {"power": 20, "soak": 50}  # not in `make test`
 SEED = 4  # any: printed, so that a failure can be run again
 INVENTED = "ds_AAAAAAAA_" + "A" * 32
 KEYS_HELD = 40  # more than this and the next cut deletes; the box holds 256
@@ -327,6 +328,8 @@ def goes_on_with_defaults(box):
         require(time.monotonic() < deadline, "no word about the missing model: %r" % log[-500:])
         log = box.serial.command("log 30")
         time.sleep(1)
+    said = re.search(r"engine said: ([^\r\n]*)", box.serial.command("status"))
+    require(said is not None and "/models/demo" in said.group(1), "status does not say why there is no engine")
 
 
 def resets(box):
@@ -451,8 +454,8 @@ BOOTS = {"uefi": uefi, "keep": keep, "damaged": damaged, "broken": broken, "miss
          "cuts": cuts}
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["soak"]:
-        cut_power(51, int(time.time()))
+    if len(sys.argv) == 2 and sys.argv[1] in LONGER:
+        cut_power(LONGER[sys.argv[1]] + 1, int(time.time()))
         tap.end()
     for chosen in sys.argv[1:] or BOOTS:
         started = time.monotonic()

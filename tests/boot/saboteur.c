@@ -3,11 +3,13 @@
  *
  *   panic   the kernel panics
  *   hang    nothing but this program runs any more, init included
+ *   write   as root, to what must be read-only, and says what became of it; then rests
  *   freeze  the real heart (/bin/heart.real) runs, and the engine stops once the start is confirmed
  *
  * Part of the updates that the tests send, never of the image.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -74,6 +76,30 @@ static void freeze(void)
     }
 }
 
+static void try_open(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT, 0755);
+    fprintf(stderr, "saboteur: %s: %s\n", path, fd >= 0 ? "WRITTEN" : strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}
+
+/* What a process could do that has taken over a service of root. */
+static void write_everywhere(void)
+{
+    static const char *const PATHS[] = {"/x",          "/init",          "/bin/x",    "/bin/engine",
+                                        "/etc/passwd", "/lib/modules/x", "/models/x", "/sys/x",
+                                        "/tmp/x",      "/models/demo/x"};
+    for (size_t i = 0; i < sizeof PATHS / sizeof PATHS[0]; i++)
+        try_open(PATHS[i]);
+    execl("/tmp/x", "x", (char *)NULL);
+    fprintf(stderr, "saboteur: running /tmp/x: %s\n", strerror(errno));
+    int fd = open("/bin/engine", O_RDONLY);
+    syscall(SYS_finit_module, fd, "", 0);
+    fprintf(stderr, "saboteur: loading a module: %s\n", strerror(errno));
+    put("/proc/sys/kernel/modules_disabled", "0");
+}
+
 int main(void)
 {
     char how[32];
@@ -83,6 +109,8 @@ int main(void)
         put("/proc/sysrq-trigger", "c");
     else if (strcmp(how, "hang") == 0)
         hang();
+    else if (strcmp(how, "write") == 0)
+        write_everywhere();
     else if (strcmp(how, "freeze") == 0)
         freeze();
     for (;;)
