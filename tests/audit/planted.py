@@ -12,7 +12,7 @@ from harness import Tap, planted, report
 
 ATTENTION, EXPERTS = "kernels/cpu/cpu_attention.c", "kernels/cpu/cpu_experts.c"
 STREAMS, COMPRESSOR = "kernels/cpu/cpu_streams.c", "kernels/cpu/cpu_compressor.c"
-SNAPSHOT, STATE, FORWARD = "engine/model/snapshot.c", "engine/model/state.c", "engine/model/forward.c"
+SNAPSHOT, STATE, FORWARD = "engine/model/snapshot.c", "engine/model/network.c", "engine/model/forward.c"
 PROJECT, CHAT = "engine/model/attention.c", "engine/text/chat.c"
 WORKERS = 2
 

@@ -11,7 +11,7 @@ NETWORK, OUT = "build/serve/nano", "build/serve/mutants"
 REQUESTS, SEEDS, SECONDS = "80", ("1", "5"), 300  # tried in turn: not every schedule meets every defect
 LIBRARIES = ["-ljson-c", "-lmicrohttpd", "-lutf8proc", "-lsodium", "-lm", "-lpthread"]
 SNAPSHOT, PREFIX = "engine/model/snapshot.c", "engine/model/prefix.c"
-STATE, FORWARD = "engine/model/state.c", "engine/model/forward.c"
+STATE, FORWARD = "engine/model/network.c", "engine/model/forward.c"
 
 # name: (file, text, replacement)
 MUTANTS = {
