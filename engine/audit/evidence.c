@@ -34,7 +34,20 @@ bool evidence_counts(const struct proof_cell *cell)
     return true; /* a state that no line speaks of is no evidence */
 }
 
-static struct json_object *cell_json(const struct proof *proof, int row, int kind, enum leg leg)
+/* A row that has the reference's value and is live there can be inert beside coarser ones, which
+ * swallow what it does: then nothing rests on it. */
+static bool cell_counts(const struct proof *proof, const struct proof *reference, int row, int kind,
+                        enum leg leg)
+{
+    const struct proof_cell *cell = &proof->cells[row][kind][leg];
+    bool swallowed = reference != NULL && cell->state == PROOF_INERT && !cell->missing &&
+                     reference->cells[row][kind][leg].state == PROOF_LIVE &&
+                     proof->profile.values[row] == reference->profile.values[row];
+    return evidence_counts(cell) && !swallowed;
+}
+
+static struct json_object *cell_json(const struct proof *proof, const struct proof *reference,
+                                     int row, int kind, enum leg leg)
 {
     const struct proof_cell *cell = &proof->cells[row][kind][leg];
     struct json_object *out = json_object_new_object();
@@ -44,13 +57,15 @@ static struct json_object *cell_json(const struct proof *proof, int row, int kin
     put_text(out, "leg", leg_name(leg));
     put_text(out, "state", proof_state_name(cell->state));
     json_set(out, "witnessed", json_object_new_int64((int64_t)cell->rows));
-    json_set(out, "counts", json_object_new_boolean(evidence_counts(cell)));
+    json_set(out, "counts",
+               json_object_new_boolean(cell_counts(proof, reference, row, kind, leg)));
     put_text(out, "why", cell->why);
     return out;
 }
 
 /* @return places that no verdict may rest on; the first one is said in `why` */
-static int put_rows(const struct proof *proof, struct json_object *rows, struct buf *why)
+static int put_rows(const struct proof *proof, const struct proof *reference,
+                    struct json_object *rows, struct buf *why)
 {
     int bad = 0;
     for (int row = 0; row < PRECISION_ROWS; row++) {
@@ -59,8 +74,8 @@ static int put_rows(const struct proof *proof, struct json_object *rows, struct 
                 const struct proof_cell *cell = &proof->cells[row][kind][leg];
                 if (cell->state == PROOF_NONE)
                     continue;
-                json_object_array_add(rows, cell_json(proof, row, kind, (enum leg)leg));
-                if (evidence_counts(cell) && bad++ == 0)
+                json_object_array_add(rows, cell_json(proof, reference, row, kind, (enum leg)leg));
+                if (cell_counts(proof, reference, row, kind, (enum leg)leg) && bad++ == 0)
                     buf_printf(why, "%s is %s in %s layers, %s: %s", PRECISION[row].name,
                                proof_state_name(cell->state), proof_kind_name(kind),
                                leg_name((enum leg)leg), cell->why);
@@ -70,41 +85,65 @@ static int put_rows(const struct proof *proof, struct json_object *rows, struct 
     return bad;
 }
 
-struct json_object *evidence_proof(const struct proof *proof, struct json_object *report,
-                                   enum audit_verdict *verdict)
+/* One proof's part in the verdict, and its rows as a member of the report. */
+static bool judge_proof(const struct proof *proof, const struct proof *reference, const char *whose,
+                        const char *member, struct json_object *report, struct buf *why)
 {
     struct json_object *rows = json_object_new_array();
+    struct buf first = {0};
+    int bad = put_rows(proof, reference, rows, &first);
+    json_set(report, member, rows);
+    if (!proof->complete || bad > 0)
+        buf_printf(why, "%s%s", why->len > 0 ? "; " : "", whose);
+    if (!proof->complete)
+        buf_puts(why, "the proof was not finished");
+    else if (bad > 0)
+        buf_add(why, first.data, first.len);
+    if (proof->complete && bad > 1)
+        buf_printf(why, "; %d places in all", bad);
+    buf_free(&first);
+    return proof->complete && bad == 0;
+}
+
+struct json_object *evidence_proof(const struct proof *proof, const struct proof *reference,
+                                   struct json_object *report, enum audit_verdict *verdict)
+{
     struct buf why = {0};
-    int bad = put_rows(proof, rows, &why), n = 0;
-    *verdict = proof->complete && bad == 0 ? VERDICT_PASS : VERDICT_INVALID;
-    if (!proof->complete) {
-        why.len = 0;
-        buf_puts(&why, "the proof was not finished");
-    } else if (bad > 1) {
-        buf_printf(&why, "; %d places in all", bad);
-    } else if (bad == 0) {
+    int counts[PROOF_STATES] = {0}, n = 0;
+    bool good = judge_proof(proof, reference, "", "rows", report, &why);
+    if (reference != NULL)
+        good = judge_proof(reference, NULL, "in the reference: ", "reference_rows", report, &why) &&
+               good;
+    *verdict = good ? VERDICT_PASS : VERDICT_INVALID;
+    if (good)
         buf_puts(&why, "every row that can run here does what it says");
+    for (int state = PROOF_LIVE; state < PROOF_STATES; state++) {
+        counts[state] = proof->counts[state] + (reference != NULL ? reference->counts[state] : 0);
+        n += counts[state];
     }
-    for (int state = PROOF_LIVE; state < PROOF_STATES; state++)
-        n += proof->counts[state];
     struct json_object *out =
         result_new("prove", *verdict, buf_cstr(&why), n, "no row inert, wrong or unseen");
     buf_free(&why);
     struct json_object *numbers = result_part(out, "numbers", false);
     for (int state = PROOF_LIVE; state < PROOF_STATES; state++)
-        result_number(numbers, proof_state_name((enum proof_state)state), proof->counts[state]);
-    json_set(report, "rows", rows);
+        result_number(numbers, proof_state_name((enum proof_state)state), counts[state]);
     return out;
 }
 
 struct json_object *evidence_prove_in(struct lab *lab, const struct proof_options *options,
-                                      struct json_object *report, enum audit_verdict *verdict)
+                                      const struct profile *reference, struct json_object *report,
+                                      enum audit_verdict *verdict)
 {
-    struct proof *proof = calloc(1, sizeof *proof);
-    ASSERT(proof != NULL);
-    proof_run(lab, options, proof);
-    struct json_object *out = evidence_proof(proof, report, verdict);
-    free(proof);
+    struct proof *proofs = calloc(2, sizeof *proofs);
+    struct proof_options compared = *options;
+    bool same = memcmp(options->profile->values, reference->values, sizeof reference->values) == 0;
+    ASSERT(proofs != NULL);
+    proof_run(lab, options, &proofs[0]);
+    compared.profile = reference;
+    if (!same)
+        proof_run(lab, &compared, &proofs[1]);
+    struct json_object *out = evidence_proof(&proofs[0], same ? NULL : &proofs[1], report, verdict);
+    free(proofs);
     return out;
 }
 

@@ -13,11 +13,12 @@
 /** True when verdicts must not rest on a row in this state (AUDIT_EVIDENCE). */
 bool evidence_counts(const struct proof_cell *cell);
 
-/** Judges a proof: INVALID when it was not finished or a cell counts, else PASS.
- *  @return the report's test "prove"; sets the member "rows" of `report`
+/** Judges the proofs of a profile and of the reference (NULL: has the same values): INVALID when
+ * one was not finished or a cell of it counts, else PASS.
+ *  @return the report's test "prove"; sets the members "rows" and "reference_rows" of `report`
  *  @own the caller: json_object_put */
-struct json_object *evidence_proof(const struct proof *proof, struct json_object *report,
-                                   enum audit_verdict *verdict);
+struct json_object *evidence_proof(const struct proof *proof, const struct proof *reference,
+                                   struct json_object *report, enum audit_verdict *verdict);
 
 /** Judges a ranking: FAIL when a value of `profile` alone costs more than its row's budget,
  *  UNDECIDED when it was not finished, else PASS.
@@ -26,11 +27,12 @@ struct json_object *evidence_proof(const struct proof *proof, struct json_object
 struct json_object *evidence_rank(const struct rank *rank, const struct profile *profile,
                                   struct json_object *report, enum audit_verdict *verdict);
 
-/** Both in a laboratory; a proof takes some seconds on the embedded model, a ranking about a
- * minute.
+/** Both in a laboratory, what is compared with is proven, too; a proof takes some seconds on the
+ * embedded model, a ranking about a minute.
  *  @shape prompt [n]  @own as above */
 struct json_object *evidence_prove_in(struct lab *lab, const struct proof_options *options,
-                                      struct json_object *report, enum audit_verdict *verdict);
+                                      const struct profile *reference, struct json_object *report,
+                                      enum audit_verdict *verdict);
 struct json_object *evidence_rank_in(struct lab *lab, const struct profile *profile,
                                      const int32_t *prompt, int32_t n, struct json_object *report,
                                      enum audit_verdict *verdict);

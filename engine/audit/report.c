@@ -131,7 +131,7 @@ static void put_isolation(struct json_object *isolation, struct buf *out)
 }
 
 /* Rows that the verdicts may not rest on, each place; then those that nothing could show here. */
-static void put_unproven(struct json_object *rows, struct buf *out)
+static void put_unproven(const char *where, struct json_object *rows, struct buf *out)
 {
     bool any = false;
     struct buf others = {0};
@@ -147,15 +147,16 @@ static void put_unproven(struct json_object *rows, struct buf *out)
             last = name;
             continue;
         }
-        buf_printf(out, "%s  %s = %s, %s layers, %s: %s, %s\n",
-                   any ? "" : "\nrows that no verdict may rest on\n", name,
-                   report_string(row, "value"), report_string(row, "kind"),
-                   report_string(row, "leg"), report_string(row, "state"),
-                   report_string(row, "why"));
+        if (!any)
+            buf_printf(out, "\nrows%s that no verdict may rest on\n", where);
+        buf_printf(out, "  %s = %s, %s layers, %s: %s, %s\n", name, report_string(row, "value"),
+                   report_string(row, "kind"), report_string(row, "leg"),
+                   report_string(row, "state"), report_string(row, "why"));
         any = true;
     }
     if (others.len > 0)
-        buf_printf(out, "\nnot proven, for nothing shows them here: %s\n", buf_cstr(&others));
+        buf_printf(out, "\nnot proven%s, for nothing shows them here: %s\n", where,
+                   buf_cstr(&others));
     buf_free(&others);
 }
 
@@ -179,7 +180,8 @@ void report_text(struct json_object *report, struct buf *out)
     put_tests(report_member(report, "tests"), out);
     put_ranking(report_member(report, "ranking"), out);
     put_isolation(report_member(report, "isolation"), out);
-    put_unproven(report_member(report, "rows"), out);
+    put_unproven("", report_member(report, "rows"), out);
+    put_unproven(" in the reference", report_member(report, "reference_rows"), out);
     buf_printf(out, "\nverdict: %s\n", report_string(report, "verdict"));
 }
 

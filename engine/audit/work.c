@@ -65,11 +65,10 @@ int audit_order_steps(const struct audit_order *order, const char *steps[AUDIT_S
 {
     int n = 0;
     enum audit_test test;
-    if (strcmp(order->what, STEP_RANK) == 0 || strcmp(order->what, STEP_ISOLATE) == 0) {
+    if (strcmp(order->what, STEP_RANK) != 0)
+        steps[n++] = STEP_PROVE; /* no verdict stands without it */
+    if (strcmp(order->what, STEP_RANK) == 0 || strcmp(order->what, STEP_ISOLATE) == 0)
         steps[n++] = order->what;
-        return n;
-    }
-    steps[n++] = STEP_PROVE; /* no verdict stands without it */
     for (int i = 0; i < AUDIT_TESTS && strcmp(order->what, "all") == 0; i++)
         steps[n++] = audit_test_name((enum audit_test)i);
     if (audit_test_parse(order->what, &test))
@@ -131,7 +130,9 @@ enum audit_verdict audit_report_worst(struct json_object *report)
     const char *outcome = report_string(report_member(report, "isolation"), "outcome");
     for (int i = 0; i <= ISOLATE_UNDECIDED; i++) {
         if (strcmp(isolate_outcome_name((enum isolate_outcome)i), outcome) == 0)
-            worst = audit_verdict_worst(worst, isolation_verdict((enum isolate_outcome)i));
+            return worst == VERDICT_INVALID
+                       ? worst /* the search tried rows that are not what they are said to be */
+                       : audit_verdict_worst(worst, isolation_verdict((enum isolate_outcome)i));
     }
     return worst;
 }
@@ -252,22 +253,20 @@ enum status audit_work_step(struct audit_work *w, const char *step, enum audit_v
         result = audit_test(&run, test, verdict);
     } else if (strcmp(step, STEP_PROVE) == 0) {
         w->proving.profile = &o->profile;
-        result = evidence_prove_in(w->lab, &w->proving, w->report, verdict);
+        result = evidence_prove_in(w->lab, &w->proving, &o->reference, w->report, verdict);
     } else if (strcmp(step, STEP_RANK) == 0) {
         status = rank_step(w, &result, verdict, err);
     } else {
         isolate_step(w, &run, verdict);
     }
-    if (status == OK && w->lab->gone)
-        *verdict = VERDICT_UNDECIDED;
-    else if (status == OK)
-        w->verdict = audit_verdict_worst(w->verdict, *verdict);
     if (w->lab->gone) {
+        *verdict = VERDICT_UNDECIDED;
         json_object_put(result);
     } else if (result != NULL) {
         json_set(result, "seconds", json_object_new_double(((double)clock_ms() - start) / 1000));
         json_object_array_add(report_member(w->report, "tests"), result);
     }
+    w->verdict = audit_report_worst(w->report);
     return status;
 }
 

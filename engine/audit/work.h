@@ -61,7 +61,8 @@ enum status MUST_CHECK audit_work_step(struct audit_work *work, const char *step
  * verdict is UNDECIDED at best. */
 void audit_work_judge(struct audit_work *work, bool whole, double spent_s);
 
-/** The worst verdict of a report's tests and isolation; PASS when there are none. */
+/** The worst verdict of a report's tests and isolation; PASS when there are none.  INVALID is the
+ *  worst where a search rests on it. */
 enum audit_verdict audit_report_worst(struct json_object *report);
 /** Whether a report's member "engine" speaks of this program and of a model of this name. */
 bool audit_engine_is(struct json_object *engine, const char *model);

@@ -66,10 +66,13 @@ def defects(tap):
     found = bad["isolation"]
     tap.check(valid(bad) and status == 1 and found["culprits"] == [["moe.scale"]] and len(found["tries"]) <= 12,
               f"the routed factor in gate and kernel: {found['culprits']} in {len(found['tries'])} verdicts")
+    wrong = {(row["row"], row["state"]) for row in bad["rows"] if row["counts"]}
+    tap.check(wrong == {("moe.scale", "wrong")} and bad["verdict"] == "INVALID" and len(bad["reference_rows"]) > 100,
+              f"a search among rows that are not what they say is {bad['verdict']}: {wrong}")
     tap.check(set(found["acquitted"]) == {"hc.mix", "attn.prefill", "attn.decode", "index.score", "head.logits"},
               "the rows beside it are acquitted")
     status, good = report(*args)
-    tap.check(status == 0 and good["isolation"]["outcome"] == "no fault" and len(good["isolation"]["tries"]) == 1,
+    tap.check(status == 0 and [t["verdict"] for t in good["tests"]] == ["PASS"] and good["isolation"]["outcome"] == "no fault" and len(good["isolation"]["tries"]) == 1,
               "without the defect there is no fault to find")
 
 

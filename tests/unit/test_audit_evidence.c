@@ -2,6 +2,8 @@
 #include "engine/audit/evidence.h"
 
 #include "engine/audit/report_fields.h"
+#include "engine/audit/tests_common.h"
+#include "engine/audit/work.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +34,7 @@ static enum audit_verdict verdict_with(enum precision_row row, const struct proo
     struct proof *p = proof_good();
     p->cells[row][KIND_CSA][LEG_DECODE] = *cell;
     *report = json_object_new_object();
-    struct json_object *test = evidence_proof(p, *report, &verdict);
+    struct json_object *test = evidence_proof(p, NULL, *report, &verdict);
     assert_string_equal(report_string(test, "verdict"), audit_verdict_name(verdict));
     assert_int_equal(report_count(report_member(*report, "rows")),
                      PRECISION_ROWS - (cell->state == PROOF_NONE));
@@ -98,10 +100,76 @@ static void unfinished(void **state)
     struct json_object *report = json_object_new_object();
     (void)state;
     p->complete = false;
-    json_object_put(evidence_proof(p, report, &verdict));
+    json_object_put(evidence_proof(p, NULL, report, &verdict));
     assert_int_equal(verdict, VERDICT_INVALID);
     json_object_put(report);
     free(p);
+}
+
+/* What is compared with is proven, too, and a search rests on both. */
+static void reference(void **state)
+{
+    static const struct {
+        enum proof_state state;
+        const char *outcome;
+        enum audit_verdict proven, whole;
+    } CASES[] = {
+        {PROOF_LIVE, "convicted", VERDICT_PASS, VERDICT_FAIL},
+        {PROOF_INERT, "convicted", VERDICT_INVALID, VERDICT_INVALID},
+        {PROOF_WRONG, "no fault", VERDICT_INVALID, VERDICT_INVALID},
+        {PROOF_LIVE, "no fault", VERDICT_PASS, VERDICT_PASS},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        enum audit_verdict verdict;
+        struct proof *good = proof_good(), *other = proof_good();
+        struct json_object *report = json_object_new_object();
+        other->cells[ROW_MOE_CLAMP][KIND_CSA][LEG_DECODE].state = CASES[i].state;
+        struct json_object *test = evidence_proof(good, other, report, &verdict);
+        assert_int_equal(verdict, CASES[i].proven);
+        assert_int_equal(report_count(report_member(report, "reference_rows")), PRECISION_ROWS);
+        if (verdict == VERDICT_INVALID)
+            assert_non_null(strstr(report_string(test, "why"), "in the reference: moe.clamp"));
+        json_object_array_add(result_part(report, "tests", true), test);
+        json_set(result_part(report, "isolation", false), "outcome",
+                   json_object_new_string(CASES[i].outcome));
+        assert_int_equal(audit_report_worst(report), CASES[i].whole);
+        json_object_put(report);
+        free(good);
+        free(other);
+    }
+}
+
+/* Inert in the profile: forgiven where the row has the reference's value and is live there. */
+static void swallowed(void **state)
+{
+    static const struct {
+        enum proof_state profile, reference;
+        bool missing, other_value;
+        enum audit_verdict verdict;
+    } CASES[] = {
+        {PROOF_INERT, PROOF_LIVE, false, false, VERDICT_PASS},
+        {PROOF_INERT, PROOF_LIVE, true, false, VERDICT_INVALID},
+        {PROOF_INERT, PROOF_LIVE, false, true, VERDICT_INVALID},
+        {PROOF_INERT, PROOF_UNPROVEN, false, false, VERDICT_INVALID},
+        {PROOF_WRONG, PROOF_LIVE, false, false, VERDICT_INVALID},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        enum audit_verdict verdict;
+        struct proof *p = proof_good(), *other = proof_good();
+        struct json_object *report = json_object_new_object();
+        struct proof_cell *cell = &p->cells[ROW_MOE_CLAMP][KIND_CSA][LEG_DECODE];
+        cell->state = CASES[i].profile;
+        cell->missing = CASES[i].missing;
+        other->cells[ROW_MOE_CLAMP][KIND_CSA][LEG_DECODE].state = CASES[i].reference;
+        other->profile.values[ROW_MOE_CLAMP] ^= CASES[i].other_value;
+        json_object_put(evidence_proof(p, other, report, &verdict));
+        assert_int_equal(verdict, CASES[i].verdict);
+        json_object_put(report);
+        free(p);
+        free(other);
+    }
 }
 
 /* One value of the profile and one of another, at a cost. */
@@ -154,8 +222,9 @@ static void worst(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(states),  cmocka_unit_test(shown), cmocka_unit_test(unfinished),
-        cmocka_unit_test(budgets), cmocka_unit_test(worst),
+        cmocka_unit_test(states),    cmocka_unit_test(shown),     cmocka_unit_test(unfinished),
+        cmocka_unit_test(reference), cmocka_unit_test(swallowed), cmocka_unit_test(budgets),
+        cmocka_unit_test(worst),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
