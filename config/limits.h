@@ -373,6 +373,12 @@
 #define AUDIT_VALUE_BYTES 9
 /* Words that bring a text to an exact length: less than two of its sentences. */
 #define AUDIT_PADS_MAX 40
+/* What a conversation from outside must be answered, with the NUL: some sentences. */
+#define AUDIT_EXPECTED_BYTES 1024
+/* Shorter forms of it that a search tries: 20 exchanges, halves and quarters and one by one. */
+#define AUDIT_SHORTENINGS_MAX 24
+/* Share of its root mean square by which a layer's streams have surely departed. */
+#define AUDIT_DEPARTED 1e-2
 /* Facts on the edges of one text: 128 are all edges of 32,000 tokens in the largest steps. */
 #define AUDIT_EDGES_MAX 128
 /* Turns and decoys of one conversation: an agent's working day is shorter. */

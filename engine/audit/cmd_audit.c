@@ -24,10 +24,11 @@ static const char USAGE[] =
     "         [--json FILE] [--html FILE]\n"
     "       engine audit isolate --test prompt|replay|logits|recall|needle [--percent N] --model "
     "DIR ..\n"
+    "       engine audit isolate --conversation FILE [--percent N] --model DIR ..\n"
     "       engine audit show FILE | diff FILE FILE | verify FILE --key HEX\n";
 
 struct options {
-    const char *dir, *budget, *test, *json, *html;
+    const char *dir, *budget, *test, *conversation, *json, *html;
     struct audit_order order;
     struct model_options model;
     int32_t threads, context;
@@ -40,6 +41,7 @@ struct audit {
     struct tokenizer *tokenizer;
     struct chat_tokens tokens;
     struct lab *lab;
+    struct audit_given *given;
     struct audit_work work;
 };
 
@@ -51,6 +53,7 @@ static enum status options_read(int argc, char **argv, struct options *o, struct
         {"--reference", FLAG_PROFILE, &o->order.reference, .required = false},
         {"--budget", FLAG_TEXT, &o->budget, .required = false},
         {"--test", FLAG_TEXT, &o->test, .required = false},
+        {"--conversation", FLAG_TEXT, &o->conversation, .required = false},
         {"--seed", FLAG_NUMBER, &o->order.seed, .required = false},
         {"--context", FLAG_NUMBER, &o->context, .required = false},
         {"--percent", FLAG_NUMBER, &o->order.percent, .required = false},
@@ -76,7 +79,28 @@ static enum status options_read(int argc, char **argv, struct options *o, struct
     if (o->order.percent < AUDIT_PERCENT_MIN || o->order.percent > 100)
         return error_set(err, ERR_USAGE, "--percent: %d to 100", AUDIT_PERCENT_MIN);
     o->model.threads = o->threads;
-    return audit_order_what(&o->order, argv[1], o->test, err);
+    if (o->conversation == NULL)
+        return audit_order_what(&o->order, argv[1], o->test, err);
+    if (strcmp(argv[1], "isolate") != 0 || o->test != NULL)
+        return error_set(err, ERR_USAGE, "--conversation: belongs to isolate, without --test");
+    return audit_order_what(&o->order, argv[1], audit_test_name(TEST_RECALL), err);
+}
+
+static enum status given_open(struct audit *a, struct error *err)
+{
+    const struct audit_text text = {a->tokenizer, &a->tokens};
+    struct audit_item item;
+    enum status status = given_read(a->options.conversation, &text, &a->given, err);
+    if (status != OK)
+        return status;
+    a->options.order.given = a->given;
+    status = given_item(a->given, &text, NULL, &item, err);
+    int32_t n = status == OK ? (int32_t)item.ids.len : 0;
+    audit_item_free(&item);
+    if (n > a->options.context - AUDIT_ANSWER_TOKENS)
+        return error_set(err, ERR_INPUT, "%s: %d tokens, --context leaves %d",
+                         a->options.conversation, n, a->options.context - AUDIT_ANSWER_TOKENS);
+    return status;
 }
 
 static enum status audit_open(struct audit *a, struct error *err)
@@ -87,6 +111,8 @@ static enum status audit_open(struct audit *a, struct error *err)
     buf_free(&path);
     if (status == OK)
         status = chat_tokens_find(a->tokenizer, &a->tokens, err);
+    if (status == OK && a->options.conversation != NULL)
+        status = given_open(a, err);
     if (status == OK)
         status = model_open(a->options.dir, &a->options.model, &a->model, err);
     if (status != OK)
@@ -103,6 +129,7 @@ static void audit_close(struct audit *a)
 {
     audit_work_close(&a->work);
     free(a->lab);
+    given_free(a->given);
     model_close(a->model);
     tokenizer_close(a->tokenizer);
 }

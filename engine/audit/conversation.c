@@ -106,6 +106,7 @@ void audit_item_free(struct audit_item *item)
     ids_free(&item->ids);
     ids_free(&item->forgotten);
     free(item->turns);
+    free(item->value);
     *item = (struct audit_item){0};
 }
 

@@ -53,8 +53,8 @@ struct audit_item {
     struct ids forgotten;     /* owns; what turns were before their reasoning was dropped */
     struct audit_turn *turns; /* owns [n_turns] */
     int32_t n_turns;
-    int32_t value_at, value_n;     /* where a needle's value lies; others: 0, 0 */
-    char value[AUDIT_VALUE_BYTES]; /* what must be answered */
+    int32_t value_at, value_n; /* where a needle's value lies; others: 0, 0 */
+    char *value;               /* owns; what must be answered, or NULL */
 };
 void audit_item_free(struct audit_item *item);
 

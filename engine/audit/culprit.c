@@ -1,6 +1,8 @@
 /* Rows as candidates, configurations as mixed profiles, and verdicts. */
 #include "engine/audit/culprit.h"
 
+#include "engine/audit/locate.h"
+#include "engine/audit/shorten.h"
 #include "engine/audit/tests_common.h"
 #include "kernels/check.h"
 
@@ -18,6 +20,7 @@ struct search {
     int32_t failing[AUDIT_FAILING_MAX]; /* items to decide on */
     int n_failing;
     bool chosen;
+    struct audit_item given; /* owns; of a conversation from outside, with what must be answered */
 };
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -92,6 +95,10 @@ static bool item_right(const struct search *s, int32_t i, const struct audit_set
 {
     struct audit_item item;
     struct audit_answer answer;
+    if (s->run->given != NULL) { /* other words around it are no fault */
+        machine_answer(s->run->machine, &s->given, setting, &answer);
+        return answer.grade != GRADE_WRONG;
+    }
     if (!audit_item_make(s->run, s->test, i, &item))
         return true; /* it does not exist, and fails nobody */
     machine_answer(s->run->machine, &item, setting, &answer);
@@ -99,13 +106,14 @@ static bool item_right(const struct search *s, int32_t i, const struct audit_set
     return answer.grade == GRADE_RIGHT;
 }
 
-/* Items that this setting gets wrong: those that the reference gets right, if there are any. */
+/* Items that this setting gets wrong: those that the reference gets right, if there are any.  A
+ * conversation from outside is an item for each way to carry it. */
 static void choose_items(struct search *s, const struct audit_setting *live)
 {
     struct audit_setting reference = {s->run->reference, s->run->reference, CARRY_NONE};
     int32_t hopeless[AUDIT_FAILING_MAX];
     int n_hopeless = 0;
-    int32_t items = audit_items(s->run, s->test);
+    int32_t items = s->run->given != NULL ? CARRIES : audit_items(s->run, s->test);
     for (int32_t i = 0; i < items && s->n_failing < AUDIT_FAILING_MAX; i++) {
         struct audit_setting setting = *live;
         setting.carry = (enum audit_carry)(i % CARRIES);
@@ -216,31 +224,109 @@ static void put_legs(const struct search *s, uint32_t legs, struct json_object *
     buf_free(&text);
 }
 
+/* The item to look for the place on: one that failed.  @own audit_item_free unless it is given */
+static bool place_item(const struct search *s, struct audit_item *out)
+{
+    switch (s->test) {
+    case TEST_RECALL:
+    case TEST_NEEDLE:
+        return s->n_failing > 0 && audit_item_make(s->run, s->test, s->failing[0], out);
+    case TEST_LOGITS:
+        return audit_text_make(s->run, out);
+    default: /* the prompt has no layers, and replay says where by itself */
+        return false;
+    }
+}
+
+/* Where each culprit departs, and how little of the conversation shows it. */
+static void put_places(const struct search *s, const struct isolate_report *r,
+                       struct json_object *out)
+{
+    struct audit_item made = {0};
+    const struct audit_item *item = &s->given;
+    if (s->run->given == NULL && !place_item(s, &made))
+        return;
+    if (s->run->given == NULL)
+        item = &made;
+    struct json_object *places = result_part(out, "places", true);
+    for (int i = 0; i < r->n_culprits; i++) {
+        struct profile alone = mixed(s, r->culprits[i].rows);
+        double budget = AUDIT_KL_NOTHING;
+        for (int row = 0; row < s->n; row++) {
+            if ((r->culprits[i].rows >> row & 1) != 0)
+                budget = fmax(budget, PRECISION[s->candidates[row]].budget);
+        }
+        struct json_object *place = locate(s->run, &alone, budget, item);
+        json_set(place, "rows", names_of(s, r->culprits[i].rows));
+        if (s->run->given != NULL && s->n_failing > 0)
+            json_set(place, "smallest",
+                     shorten(s->run, &alone, (enum audit_carry)(s->failing[0] % CARRIES),
+                             s->given.value));
+        json_object_array_add(places, place);
+    }
+    audit_item_free(&made);
+}
+
+/* The item, and what must be answered: the reference says it where nobody else does.
+ * @return false: it says nothing */
+static bool take_given(struct search *s, struct json_object *out)
+{
+    struct error err;
+    enum status status = given_item(s->run->given, s->run->text, NULL, &s->given, &err);
+    ASSERT(status == OK); /* it was read and rendered before */
+    struct json_object *about = result_part(out, "conversation", false);
+    json_set(about, "tokens", json_object_new_int((int)s->given.ids.len));
+    json_set(about, "exchanges", json_object_new_int(given_exchanges(s->run->given)));
+    json_set(about, "expected",
+             json_object_new_string(s->given.value != NULL ? "by the file" : "by the reference"));
+    if (s->given.value == NULL) {
+        struct audit_setting reference = {s->run->reference, s->run->reference, CARRY_NONE};
+        struct buf said = {0};
+        machine_say(s->run->machine, &s->given, &reference, &said);
+        s->given.value = strdup(buf_cstr(&said));
+        ASSERT(s->given.value != NULL);
+        buf_free(&said);
+    }
+    return s->given.value[0] != '\0';
+}
+
+static void put_rows(const struct search *s, const struct isolate_report *r,
+                     struct json_object *out)
+{
+    struct json_object *culprits = result_part(out, "culprits", true);
+    for (int i = 0; i < r->n_culprits; i++)
+        json_object_array_add(culprits, names_of(s, r->culprits[i].rows));
+    json_object_object_add(out, "acquitted", names_of(s, r->acquitted));
+    struct json_object *alone = result_part(out, "kl_alone", false);
+    for (int i = 0; i < s->n && s->test != TEST_PROMPT; i++)
+        result_number(alone, s->rows[i].name, s->rows[i].suspicion - AUDIT_KL_NOTHING);
+    struct json_object *prompt = result_part(out, "prompt_rows", true);
+    for (int row = 0; row < PRECISION_ROWS; row++) {
+        if (audit_prompt_row(s->run, (enum precision_row)row))
+            json_object_array_add(prompt, json_object_new_string(PRECISION[row].name));
+    }
+}
+
 struct json_object *culprit_search(const struct audit_run *run, enum audit_test test,
                                    enum isolate_outcome *outcome)
 {
     struct search s = {.run = run, .test = test};
     struct isolate_report r = {.outcome = ISOLATE_NO_FAULT};
+    struct json_object *out = json_object_new_object();
+    const char *name = run->given != NULL ? "conversation" : audit_test_name(test);
+    json_object_object_add(out, "test", json_object_new_string(name));
     find_candidates(&s);
-    if (s.n > 0) /* else the profile is the reference */
+    if (run->given != NULL && !take_given(&s, out))
+        r.outcome = ISOLATE_MODEL;
+    else if (s.n > 0) /* else the profile is the reference */
         isolate(s.rows, s.n, decide, &s, &r);
     *outcome = r.outcome;
-    struct json_object *out = json_object_new_object();
-    json_object_object_add(out, "test", json_object_new_string(audit_test_name(test)));
     json_object_object_add(out, "outcome", json_object_new_string(isolate_outcome_name(r.outcome)));
     put_legs(&s, r.legs, out);
-    struct json_object *culprits = result_part(out, "culprits", true);
-    for (int i = 0; i < r.n_culprits; i++)
-        json_object_array_add(culprits, names_of(&s, r.culprits[i].rows));
-    json_object_object_add(out, "acquitted", names_of(&s, r.acquitted));
-    struct json_object *alone = result_part(out, "kl_alone", false);
-    for (int i = 0; i < s.n && test != TEST_PROMPT; i++)
-        result_number(alone, s.rows[i].name, s.rows[i].suspicion - AUDIT_KL_NOTHING);
-    struct json_object *prompt = result_part(out, "prompt_rows", true);
-    for (int row = 0; row < PRECISION_ROWS; row++) {
-        if (audit_prompt_row(run, (enum precision_row)row))
-            json_object_array_add(prompt, json_object_new_string(PRECISION[row].name));
-    }
+    put_rows(&s, &r, out);
     put_tries(&s, &r, out);
+    if (r.outcome == ISOLATE_CONVICTED)
+        put_places(&s, &r, out);
+    audit_item_free(&s.given);
     return out;
 }

@@ -57,8 +57,7 @@ static struct json_object *cell_json(const struct proof *proof, const struct pro
     put_text(out, "leg", leg_name(leg));
     put_text(out, "state", proof_state_name(cell->state));
     json_set(out, "witnessed", json_object_new_int64((int64_t)cell->rows));
-    json_set(out, "counts",
-               json_object_new_boolean(cell_counts(proof, reference, row, kind, leg)));
+    json_set(out, "counts", json_object_new_boolean(cell_counts(proof, reference, row, kind, leg)));
     put_text(out, "why", cell->why);
     return out;
 }

@@ -106,7 +106,8 @@ static void measure(const struct audit_text *text, const struct haystack *h,
         back++;
     out->value_at = (int32_t)front;
     out->value_n = (int32_t)(a - back - front);
-    memcpy(out->value, fact->value, sizeof fact->value);
+    out->value = strdup(fact->value);
+    ASSERT(out->value != NULL);
     audit_item_free(&other);
 }
 
@@ -241,7 +242,8 @@ static bool ask(const struct strewn *s, int32_t i, struct audit_item *out)
     fact_put_question(&content, &s->facts[i]);
     render(s->text, &content, out);
     buf_free(&content);
-    memcpy(out->value, s->facts[i].value, sizeof s->facts[i].value);
+    out->value = strdup(s->facts[i].value);
+    ASSERT(out->value != NULL);
     out->value_at = s->places[i];
     size_t len = 0, all = strlen(out->value) + 1; /* its first token has the blank */
     for (; value.len < all && (size_t)(out->value_at + out->value_n) < out->ids.len;

@@ -314,43 +314,63 @@ static void follow(struct audit_machine *m, struct following *f, const float *ro
         f->answering = true;
 }
 
-/* Says what comes behind the prompt, whose last logits are there, and grades it. */
+/* Says what comes behind the prompt, whose last logits are there. */
 static void say(struct audit_machine *m, const struct audit_item *item,
-                const struct profile *profile, struct audit_answer *out)
+                const struct profile *profile, struct following *f)
 {
     int32_t n = (int32_t)item->ids.len;
-    struct following f = {.answering = item->ids.data[n - 1] == m->text.tokens->think_close,
-                          .on_value = true,
-                          .margin = NAN};
-    tokenizer_encode(m->text.tokenizer, item->value, strlen(item->value), false, &f.wanted);
+    *f = (struct following){.answering = item->ids.data[n - 1] == m->text.tokens->think_close,
+                            .on_value = true,
+                            .margin = NAN};
+    if (item->value != NULL)
+        tokenizer_encode(m->text.tokenizer, item->value, strlen(item->value), false, &f->wanted);
     for (int32_t i = 0; i < AUDIT_ANSWER_TOKENS && !m->lab->gone; i++) {
         int32_t id = logits_top(m->a, m->vocab);
         if (id == m->text.tokens->eos)
             break;
-        follow(m, &f, m->a, id);
+        follow(m, f, m->a, id);
         decode(m, m->main, profile, &id, 1, m->a);
     }
-    *out = (struct audit_answer){
-        .grade = conversation_grade(item->value, f.said.len == 0 ? "" : f.said.data, f.said.len),
-        .margin = f.margin,
-    };
-    ids_free(&f.wanted);
+    ids_free(&f->wanted);
+}
+
+static void say_and_grade(struct audit_machine *m, const struct audit_item *item,
+                          const struct profile *profile, struct audit_answer *out)
+{
+    struct following f;
+    say(m, item, profile, &f);
+    out->grade = conversation_grade(item->value, f.said.len == 0 ? "" : f.said.data, f.said.len);
+    out->margin = f.margin;
     buf_free(&f.said);
 }
 
-static void check_room(const struct audit_machine *m, const struct audit_item *item)
+/* Brings the prompt in; its last logits are there then. */
+static void hear(struct audit_machine *m, const struct audit_item *item,
+                 const struct audit_setting *asked, struct profile *reading)
 {
+    *reading = reader(asked->decode, asked->prefill);
+    const struct audit_setting setting = {asked->prefill, reading, asked->carry};
     ASSERT(item->ids.len >= 1 && (int32_t)item->ids.len <= m->context - AUDIT_ANSWER_TOKENS);
+    take_prompt(m, item, &setting, m->a);
 }
 
 void machine_answer(struct audit_machine *m, const struct audit_item *item,
-                    const struct audit_setting *asked, struct audit_answer *out)
+                    const struct audit_setting *setting, struct audit_answer *out)
 {
-    struct profile reading = reader(asked->decode, asked->prefill);
-    const struct audit_setting setting = {asked->prefill, &reading, asked->carry};
-    check_room(m, item);
-    take_prompt(m, item, &setting, m->a);
-    say(m, item, &reading, out);
+    struct profile reading;
+    hear(m, item, setting, &reading);
+    say_and_grade(m, item, &reading, out);
+}
+
+void machine_say(struct audit_machine *m, const struct audit_item *item,
+                 const struct audit_setting *setting, struct buf *said)
+{
+    struct profile reading;
+    struct following f;
+    hear(m, item, setting, &reading);
+    say(m, item, &reading, &f);
+    buf_add(said, f.said.data, f.said.len);
+    buf_free(&f.said);
 }
 
 /* Tokens that all items begin with; the last one of each is left to be fed. */
@@ -377,10 +397,10 @@ void machine_answers(struct audit_machine *m, const struct audit_item *items, in
     int32_t stored = store(m, m->main);
     for (int32_t i = 0; i < n && !m->lab->gone; i++) {
         const struct ids *ids = &items[i].ids;
-        check_room(m, &items[i]);
+        ASSERT((int32_t)ids->len <= m->context - AUDIT_ANSWER_TOKENS);
         load(m, m->main, stored);
         prefill(m, m->main, asked->prefill, ids->data + stored, (int32_t)ids->len - stored, m->a);
-        say(m, &items[i], &reading, &out[i]);
+        say_and_grade(m, &items[i], &reading, &out[i]);
     }
 }
 
@@ -422,6 +442,45 @@ void machine_compare(struct audit_machine *m, const int32_t *ids, int32_t n, int
         feed_all(m, m->other, b, ids + at, take, leg, m->b);
         for (int32_t i = 0; i < take; i++)
             out[at + i] = difference(m, m->a + (int64_t)i * m->vocab, m->b + (int64_t)i * m->vocab);
+    }
+}
+
+/* ---- looking inside -------------------------------------------------------------------------- */
+
+struct tracing {
+    struct piece *step;
+    double *rms;
+    int32_t layers, n;
+};
+
+static void note_trace(void *user, const struct layer_trace *trace)
+{
+    struct tracing *t = user;
+    ASSERT(trace->layer < t->layers && trace->position < t->n);
+    t->rms[(int64_t)trace->position * t->layers + trace->layer] = trace->rms;
+}
+
+/* Only our own step is traced, whoever is served between two. */
+static void trace_piece(void *user, struct model *model)
+{
+    struct tracing *t = user;
+    model_trace_set(model, note_trace, t);
+    step_piece(t->step, model);
+    model_trace_set(model, NULL, NULL);
+}
+
+void machine_trace(struct audit_machine *m, const int32_t *ids, int32_t n,
+                   const struct profile *profile, double *rms)
+{
+    ASSERT(n >= 1 && n <= m->context);
+    lab_sequence_reset(m->lab, m->main);
+    for (int32_t at = 0, take; at < n && !m->lab->gone; at += take) {
+        take = min(schedule_chunk(profile), n - at);
+        struct segment segment = {
+            .sequence = m->main, .ids = ids + at, .n = take, .leg = LEG_PREFILL};
+        struct piece piece = {.profile = profile, .segments = &segment, .n_segments = 1};
+        struct tracing tracing = {&piece, rms, m->lab->config->num_hidden_layers, n};
+        lab_work(m->lab, trace_piece, &tracing);
     }
 }
 

@@ -58,6 +58,15 @@ void machine_answer(struct audit_machine *machine, const struct audit_item *item
 void machine_answers(struct audit_machine *machine, const struct audit_item *items, int32_t n,
                      const struct audit_setting *setting, struct audit_answer *out);
 
+/** What the answer is, behind its reasoning; appended. */
+void machine_say(struct audit_machine *machine, const struct audit_item *item,
+                 const struct audit_setting *setting, struct buf *said);
+
+/** Prefills ids and notes the root mean square of the streams behind each layer; zeros where the
+ *  model cannot be looked into.  @shape ids [n], rms [n, num_hidden_layers] */
+void machine_trace(struct audit_machine *machine, const int32_t *ids, int32_t n,
+                   const struct profile *profile, double *rms);
+
 /* What two settings say about the next token, at one position. */
 struct audit_difference {
     double kl;      /* KL(a || b), nats, over the whole vocabulary */

@@ -174,7 +174,8 @@ void conversation_recall(const struct audit_text *text, const struct recall_plan
                                    .drop_thinking = true};
     enum status status = conversation_render(text, &request, out, &err);
     ASSERT(status == OK); /* our own text */
-    memcpy(out->value, t.fact.value, sizeof t.fact.value);
+    out->value = strdup(t.fact.value);
+    ASSERT(out->value != NULL);
     json_object_put(t.messages);
     json_object_put(request.tools);
     buf_free(&question);

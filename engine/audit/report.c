@@ -110,6 +110,33 @@ static void put_names(struct json_object *names, const char *joint, struct buf *
                    json_object_get_string(json_object_array_get_idx(names, i)));
 }
 
+/* Where a culprit departs, and what is left of a conversation that shows it. */
+static void put_place(struct json_object *place, struct buf *out)
+{
+    static const char *const WHERE[][2] = {{"first", "any bit"}, {"over", "more than rounding"}};
+    buf_puts(out, "  ");
+    put_names(report_member(place, "rows"), " and ", out);
+    buf_puts(out, " departs");
+    for (size_t i = 0; i < sizeof WHERE / sizeof *WHERE; i++) {
+        struct json_object *where = report_member(place, WHERE[i][0]);
+        buf_printf(out, "%s %s:", i > 0 ? ";" : "", WHERE[i][1]);
+        if (report_member(where, "layer") != NULL)
+            buf_printf(out, " layer %.0f at token %.0f,", report_number(where, "layer"),
+                       report_number(where, "position_in_layer"));
+        if (report_member(where, "position") != NULL)
+            buf_printf(out, " logits of token %.0f", report_number(where, "position"));
+        else
+            buf_puts(out, " no logits");
+    }
+    buf_printf(out, ", of %.0f\n", report_number(place, "tokens"));
+    struct json_object *smallest = report_member(place, "smallest");
+    if (smallest != NULL)
+        buf_printf(out, "  %zu of the conversation's %.0f exchanges show it, in %zu tries\n",
+                   report_count(report_member(smallest, "kept")),
+                   report_number(smallest, "exchanges"),
+                   report_count(report_member(smallest, "tries")));
+}
+
 static void put_isolation(struct json_object *isolation, struct buf *out)
 {
     if (isolation == NULL)
@@ -128,6 +155,8 @@ static void put_isolation(struct json_object *isolation, struct buf *out)
         put_names(report_member(isolation, "acquitted"), ", ", out);
         buf_puts(out, "\n");
     }
+    for (size_t i = 0; i < report_count(report_member(isolation, "places")); i++)
+        put_place(json_object_array_get_idx(report_member(isolation, "places"), i), out);
 }
 
 /* Rows that the verdicts may not rest on, each place; then those that nothing could show here. */

@@ -5,6 +5,7 @@
 #ifndef V4BOX_ENGINE_AUDIT_TESTS_H
 #define V4BOX_ENGINE_AUDIT_TESTS_H
 
+#include "engine/audit/given.h"
 #include "engine/audit/machine.h"
 #include "engine/audit/report.h"
 
@@ -24,6 +25,7 @@ struct audit_run {
     const struct audit_text *text;
     const struct profile *profile, *reference;
     const struct audit_budget *budget;
+    const struct audit_given *given; /* that a search decides on; NULL: items of its test */
     uint64_t seed;
     int64_t repeats;               /* runs of one configuration before a search calls it good */
     bool (*cancelled)(void *user); /* asked between items; NULL: never */

@@ -53,6 +53,8 @@ bool audit_item_make(const struct audit_run *run, enum audit_test test, int32_t 
                      struct audit_item *out);
 /** How many numbers there are. */
 int32_t audit_items(const struct audit_run *run, enum audit_test test);
+/** The text on which logits are compared first.  @return false: none fits  @own audit_item_free */
+bool audit_text_make(const struct audit_run *run, struct audit_item *out);
 /** Mean KL of prefilled and of decoded positions against the reference; the larger one. */
 double audit_kl(const struct audit_run *run, const struct audit_setting *setting);
 /** Ways of replay that changed a bit. */

@@ -25,6 +25,11 @@ static int32_t text_tokens(const struct audit_run *run)
     return run->budget->text_tokens > least ? run->budget->text_tokens : least;
 }
 
+bool audit_text_make(const struct audit_run *run, struct audit_item *out)
+{
+    return make_text(run, 0, text_tokens(run), out);
+}
+
 /* The last tokens of a text are decoded. */
 static int32_t decode_from(int32_t n)
 {

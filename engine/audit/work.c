@@ -240,6 +240,7 @@ enum status audit_work_step(struct audit_work *w, const char *step, enum audit_v
         .profile = &o->profile,
         .reference = &o->reference,
         .budget = o->budget,
+        .given = o->given,
         .seed = (uint64_t)o->seed << 20,
         .repeats = o->percent == 100 ? 1 : stats_repeats(o->percent / 100.0, AUDIT_MISS),
         .cancelled = lab_gone,

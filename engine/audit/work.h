@@ -18,7 +18,8 @@ struct audit_order {
     const struct audit_budget *budget;
     struct profile profile, reference;
     int32_t seed;
-    int32_t percent; /* of the runs in which a flaky fault shows */
+    const struct audit_given *given; /* that "isolate" searches in place of `test`; NULL: none */
+    int32_t percent;                 /* of the runs in which a flaky fault shows */
 };
 
 /** Takes the word of an order, and for "isolate" its test (else NULL).

@@ -76,6 +76,38 @@ def defects(tap):
               "without the defect there is no fault to find")
 
 
+def conversation(tap, folder):
+    """A talk of the user's own that a defect breaks: the row, where it departs, and how little of the talk shows it."""
+    small = [("Hello", "Hello! How can I help you?"), ("Thank you.", "You are welcome.")] * 2
+    talk = [("The serial number of the green lamp is KTM-4739.", "Noted."), *small]
+    messages = [{"role": role, "content": text} for pair in talk for role, text in zip(("user", "assistant"), pair)]
+    messages.append({"role": "user", "content": "What is the serial number of the green lamp? Answer with the value only."})
+    path = os.path.join(folder, "talk.json")
+    json.dump({"messages": messages, "model": "any"}, open(path, "w"))
+    clamped = planted("clamp at a twentieth", (
+        "kernels/cpu/cpu_experts.c", "(float)p->limit,",
+        "(float)(p->scale == MOE_SCALE_KERNEL ? p->limit / 20 : p->limit),"))
+    rows = "reference,moe.scale=kernel,attn.prefill=bf16,attn.decode=bf16,head.logits=bf16"
+    status, bad = report("isolate", "--conversation", path, "--profile", rows, engine=clamped)
+    found = bad["isolation"]
+    tap.check(valid(bad) and status == 1 and found["culprits"] == [["moe.scale"]] and len(found["tries"]) <= 12,
+              f"a given talk: {found['culprits']} in {len(found['tries'])} verdicts")
+    tap.check(found["conversation"]["exchanges"] == 6 and found["conversation"]["expected"] == "by the reference",
+              f"the talk is told by its numbers: {found['conversation']}")
+    place = found["places"][0]
+    tap.check(place["first"]["layer"] == 0 and place["first"]["position"] == 0 and place["over"]["layer"] == 0,
+              f"it departs in the first layer: {place['first']}, {place['over']}")
+    smallest = place["smallest"]
+    tap.check(len(smallest["kept"]) < 6 and 5 in smallest["kept"] and
+              [t for t in smallest["tries"] if t["shows"]][-1]["exchanges"] == len(smallest["kept"]),
+              f"less of it shows the same: exchanges {smallest['kept']}")
+    tap.check(not any(word in json.dumps(bad) for word in ("KTM-4739", "green", "Thank")), "nothing of the talk is in the report")
+    json.dump({"messages": messages, "expected": "QQQ-2222"}, open(path, "w"))
+    status, good = report("isolate", "--conversation", path, "--profile", rows)
+    tap.check(good["isolation"]["outcome"] == "model" and good["isolation"]["conversation"]["expected"] == "by the file",
+              "what the reference does not answer either is nobody's fault")
+
+
 def prompts(tap):
     """What is asked: a row of the prompt among rows of numbers, and an encoder that forgets a tag."""
     status, bad = report("isolate", "--test", "prompt", "--profile", "fast,think.default=flipped")
@@ -140,6 +172,11 @@ def wrong_input(tap, folder):
         (("all", "--model", DEMO, "--profile", "fast,moe.scale=thrice"), "thrice"),
         (("isolate", "--model", DEMO, "--test", "floor"), "--test"),
         (("isolate", "--model", DEMO, "--test", "prompt", "--percent", "4"), "--percent"),
+        (("isolate", "--model", DEMO, "--test", "logits", "--conversation", torn), "--conversation"),
+        (("recall", "--model", DEMO, "--conversation", torn), "--conversation"),
+        (("isolate", "--model", DEMO, "--conversation", torn), "torn.json"),
+        (("isolate", "--model", DEMO, "--conversation", alien), "messages"),
+        (("isolate", "--model", DEMO, "--conversation", "/nowhere/x"), "/nowhere/x"),
         (("all", "--model", folder), "tokenizer.json"),
         (("show", os.path.join(folder, "nowhere")), "nowhere"),
         (("show", torn), "torn.json"),
@@ -158,6 +195,7 @@ def main():
         neither(tap, folder)
         whole_report(tap, folder)
         defects(tap)
+        conversation(tap, folder)
         unproven(tap)
     return tap.end()
 

@@ -132,7 +132,7 @@ static void reference(void **state)
             assert_non_null(strstr(report_string(test, "why"), "in the reference: moe.clamp"));
         json_object_array_add(result_part(report, "tests", true), test);
         json_set(result_part(report, "isolation", false), "outcome",
-                   json_object_new_string(CASES[i].outcome));
+                 json_object_new_string(CASES[i].outcome));
         assert_int_equal(audit_report_worst(report), CASES[i].whole);
         json_object_put(report);
         free(good);

@@ -1,0 +1,20 @@
+/*
+ * Where a convicted row departs from the reference: the first layer, the first position, and the
+ * shortest prompt that shows it.  Knows no search.
+ */
+#ifndef V4BOX_ENGINE_AUDIT_LOCATE_H
+#define V4BOX_ENGINE_AUDIT_LOCATE_H
+
+#include "engine/audit/tests.h"
+
+/**
+ * Prefills the item's ids under the reference and under `alone`, which is the reference with the
+ * convicted rows.  `first`: where any bit is another; `over`: where it is more than rounding, by
+ * AUDIT_DEPARTED in a layer's streams and by `budget` nats in the logits.
+ * @return an object; a member is left out where there is nothing, or the model cannot be looked
+ *         into (one in another process).  @own the caller: json_object_put
+ */
+struct json_object *locate(const struct audit_run *run, const struct profile *alone, double budget,
+                           const struct audit_item *item);
+
+#endif
