@@ -389,6 +389,12 @@
  * which must fit an answer of the admin socket (`all` of 3h has 60 KB). */
 #define AUDIT_KEPT_MAX       24
 #define AUDIT_KEPT_BYTES_MAX (192 * 1024)
+/* The flight recorder: requests that can still be pinned, an operator's minute on a busy box; those
+ * that are; and the longest, 4 MiB of ids, so that all of them stay below 64 MiB. */
+#define RECORDER_RECENT      8
+#define RECORDER_PINS_MAX    4
+#define RECORDING_TOKENS_MAX (1 << 20)
+#define RECORDING_ID_BYTES   32 /* 24 hex digits of a request id, and room */
 /* Of the model's time that an audit may take while requests run or wait, in percent. */
 #define AUDIT_SHARE_PERCENT 10
 /* How often an audit that holds back looks whether requests are still there. */

@@ -12,6 +12,7 @@
 #include "engine/api/keys.h"
 #include "engine/api/turns.h"
 #include "engine/audit/auditor.h"
+#include "engine/audit/recorder.h"
 #include "engine/base/buf.h"
 #include "engine/base/status.h"
 #include "engine/engine.h"
@@ -29,10 +30,11 @@ struct admin_scope {
     /* Appends the page that scrapers read; called with `metrics_user`. */
     void (*metrics)(void *user, struct buf *out);
     void *metrics_user;
-    struct auditor *auditor; /* NULL: there is nowhere to keep reports */
-    const char *model;       /* the id the API shows */
-    const char *isa;         /* model_isa_name() */
-    const char *listening;   /* ADDR:PORT or unix:PATH */
+    struct auditor *auditor;   /* NULL: there is nowhere to keep reports */
+    struct recorder *recorder; /* where there is an auditor */
+    const char *model;         /* the id the API shows */
+    const char *isa;           /* model_isa_name() */
+    const char *listening;     /* ADDR:PORT or unix:PATH */
 };
 
 /**

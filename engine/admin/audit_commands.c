@@ -26,7 +26,7 @@ static bool refuse(struct call *call, const struct error *err)
 
 /* What may stand behind the word of an audit. */
 struct asked {
-    const char *budget, *profile, *test, *seed, *percent;
+    const char *budget, *profile, *test, *seed, *percent, *pinned;
     bool exclusive;
 };
 
@@ -36,7 +36,7 @@ static const struct {
 } FLAGS[] = {
     {"--budget", offsetof(struct asked, budget)},   {"--profile", offsetof(struct asked, profile)},
     {"--test", offsetof(struct asked, test)},       {"--seed", offsetof(struct asked, seed)},
-    {"--percent", offsetof(struct asked, percent)},
+    {"--percent", offsetof(struct asked, percent)}, {"--pinned", offsetof(struct asked, pinned)},
 };
 
 static bool take_flags(struct call *call, struct asked *out)
@@ -96,16 +96,38 @@ static bool take_order(struct call *call, const struct asked *asked, struct audi
     return audit_order_what(out, call->args[0], asked->test, &err) == OK || refuse(call, &err);
 }
 
+/* The request that a replay is of; its own profile, unless another is asked for.
+ *  @return false: refused, the text says why */
+static bool take_pinned(struct call *call, const struct asked *asked, struct audit_order *order,
+                        struct recording *out)
+{
+    struct error err;
+    if (strcmp(order->what, audit_test_name(TEST_REPLAY)) != 0) {
+        buf_puts(&call->text, "--pinned: belongs to replay");
+        return false;
+    }
+    if (recorder_get(call->scope->recorder, asked->pinned, out, &err) != OK)
+        return refuse(call, &err);
+    if (asked->profile == NULL)
+        order->profile = out->profile;
+    return true;
+}
+
 static bool run_begin(struct call *call)
 {
     struct asked asked;
     struct audit_order order;
+    struct recording pinned = {0};
     struct error err;
     int32_t id;
-    if (!take_flags(call, &asked) || !take_order(call, &asked, &order))
+    if (!take_flags(call, &asked) || !take_order(call, &asked, &order) ||
+        (asked.pinned != NULL && !take_pinned(call, &asked, &order, &pinned)))
         return false;
-    if (auditor_begin(call->scope->auditor, &order, asked.exclusive, &id, &err) != OK)
+    if (auditor_begin(call->scope->auditor, &order, asked.exclusive,
+                      asked.pinned != NULL ? &pinned : NULL, &id, &err) != OK) {
+        recording_clear(&pinned);
         return refuse(call, &err);
+    }
     buf_printf(&call->text,
                "audit %d runs: %s of %s, budget %s, seed %d%s; `audit status` says how far it is\n",
                (int)id, order.what, order.profile.name, order.budget->name, (int)order.seed,
@@ -123,6 +145,55 @@ static bool run_abort(struct call *call)
         return refuse(call, &err);
     buf_puts(&call->text, "the audit ends; its report keeps what was finished\n");
     buf_puts(&call->data, "{}");
+    return true;
+}
+
+/* ---- the flight recorder --------------------------------------------------------------------- */
+
+static bool run_pin(struct call *call)
+{
+    struct error err;
+    if (recorder_pin(call->scope->recorder, call->args[1], &err) != OK)
+        return refuse(call, &err);
+    buf_puts(&call->text, "pinned, in memory, until `audit unpin` or a restart\n");
+    buf_puts(&call->data, "{}");
+    return true;
+}
+
+static bool run_unpin(struct call *call)
+{
+    struct error err;
+    if (recorder_unpin(call->scope->recorder, call->args[1], &err) != OK)
+        return refuse(call, &err);
+    buf_puts(&call->text, "forgotten\n");
+    buf_puts(&call->data, "{}");
+    return true;
+}
+
+/* What is kept of each, without a token of it: counts, and what a receipt has of the prompt. */
+static bool run_pins(struct call *call)
+{
+    struct recording pins[RECORDER_PINS_MAX];
+    int n = recorder_list(call->scope->recorder, pins);
+    buf_puts(&call->data, "{\"pins\": [");
+    for (int i = 0; i < n; i++) {
+        const struct recording *p = &pins[i];
+        char when[CALL_TIME_BYTES];
+        buf_printf(&call->text, "%s  %s  %s  prompt %zu (%d reused), answer %zu, %s\n", p->id,
+                   call_time(p->time_s, when), p->profile.name, p->prompt.len, (int)p->reused,
+                   p->answer.len, p->ended ? "ended" : "runs");
+        buf_printf(
+            &call->data,
+            "%s{\"id\": \"%s\", \"time\": %lld, \"profile\": \"%s\", \"prompt_tokens\": %zu, "
+            "\"reused_tokens\": %d, \"answer_tokens\": %zu, \"seed\": \"%llu\", "
+            "\"ended\": %s, \"sha256\": \"%s\"}",
+            i == 0 ? "" : ", ", p->id, (long long)p->time_s, p->profile.name, p->prompt.len,
+            (int)p->reused, p->answer.len, (unsigned long long)p->sampling.seed,
+            p->ended ? "true" : "false", p->prompt_hash);
+    }
+    buf_puts(&call->data, "]}");
+    if (n == 0)
+        buf_puts(&call->text, "no request is pinned\n");
     return true;
 }
 
@@ -329,6 +400,9 @@ static const struct {
     {"report", " [ID] [--json | --html]", 0, 2, run_report},
     {"diff", " ID ID", 2, 2, run_diff},
     {"key", "", 0, 0, run_key},
+    {"pin", " REQUEST-ID | next", 1, 1, run_pin},
+    {"unpin", " REQUEST-ID | next", 1, 1, run_unpin},
+    {"pins", "", 0, 0, run_pins},
     {"schedule", " daily HH:MM BUDGET | off", 1, 3, run_schedule},
 };
 

@@ -30,11 +30,12 @@ struct api {
     const struct mask_vocab *masks;    /* borrows; NULL: answers are held to no rule */
     struct chat_tokens tokens;
     char model[MODEL_ID_BYTES];
-    const char *isa;          /* borrows */
-    struct store *profiles;   /* borrows; NULL: no request can name one */
-    struct control *control;  /* borrows; of GET /v1/profile */
-    struct auditor *auditor;  /* borrows; of /metrics; NULL: nothing is audited here */
-    int32_t receipt_messages; /* the newest ones that usage has hashes of */
+    const char *isa;           /* borrows */
+    struct store *profiles;    /* borrows; NULL: no request can name one */
+    struct control *control;   /* borrows; of GET /v1/profile */
+    struct recorder *recorder; /* borrows; NULL: no request can be pinned */
+    struct auditor *auditor;   /* borrows; of /metrics; NULL: nothing is audited here */
+    int32_t receipt_messages;  /* the newest ones that usage has hashes of */
     bool thinking_default;
     int64_t created_s;
     int64_t heartbeat_ms; /* KEEPALIVE_MS, until set otherwise */

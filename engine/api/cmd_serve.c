@@ -53,6 +53,7 @@ struct box {
     struct store *profiles;           /* owns */
     struct control *control;          /* owns */
     struct auditor *auditor;          /* owns; NULL without --audits */
+    struct recorder *recorder;        /* owns; where there is an auditor */
     struct admin *admin;              /* owns; NULL without --admin */
     struct admin_scope scope;         /* borrows all of the above */
 };
@@ -232,7 +233,10 @@ static void open_audits(struct box *box, const struct flags *flags)
                                             .folder = flags->audits};
     if (auditor_start(&options, &box->auditor, &err) != OK)
         log_line(LOG_LEVEL_ERROR, "audit", "no audits: %s", err.text);
+    else
+        box->recorder = recorder_create();
     box->api.auditor = box->auditor;
+    box->api.recorder = box->recorder;
 }
 
 static enum status open_http(struct box *box, const struct flags *flags, struct error *err)
@@ -303,6 +307,7 @@ static enum status open_box(struct box *box, const struct flags *flags, struct e
     box->scope.metrics = api_metrics_dump;
     box->scope.metrics_user = &box->api;
     box->scope.auditor = box->auditor;
+    box->scope.recorder = box->recorder;
     box->scope.model = box->api.model;
     box->scope.listening = box->listener.text;
     return admin_start(flags->admin, &box->scope, &box->admin, err);
@@ -326,6 +331,7 @@ static void close_box(struct box *box)
     listener_close(&box->listener);
     keys_close(box->keys);
     auditor_stop(box->auditor);
+    recorder_destroy(box->recorder);
     control_stop(box->control);
     engine_destroy(box->engine);
     store_close(box->profiles);

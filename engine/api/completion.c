@@ -3,6 +3,7 @@
 
 #include "config/limits.h"
 #include "engine/api/logprobs.h"
+#include "engine/audit/recorder.h"
 #include "engine/base/log.h"
 #include "engine/text/answer.h"
 #include "kernels/check.h"
@@ -66,6 +67,16 @@ static void deliver(struct completion *c)
         c->surface->more(&c->reply);
 }
 
+/* Lets the flight recorder have what was sampled, whatever becomes of it. */
+static void record_end(struct completion *c)
+{
+    struct stream_progress progress;
+    if (c->reply.api->recorder == NULL)
+        return;
+    stream_progress_get(c->stream, &progress);
+    recorder_end(c->reply.api->recorder, c->reply.id, &c->ids, progress.reused);
+}
+
 /* Keeps the answer for the turns to come.  Its ids can stand for it only if they say what the
  * client was told, no more and no less. */
 static void remember(struct completion *c)
@@ -85,6 +96,7 @@ static void remember(struct completion *c)
 static void break_off(struct completion *c, enum api_code code)
 {
     engine_cancel(c->engine, c->number);
+    record_end(c);
     c->phase = PHASE_BROKEN;
     if (code == API_OK)
         return;
@@ -103,6 +115,7 @@ static void close_with(struct completion *c, enum finish finish)
     stream_progress_get(c->stream, &progress);
     c->reply.reused_tokens = progress.reused;
     c->phase = PHASE_CLOSED;
+    record_end(c);
     remember(c);
     if (c->events)
         c->surface->end(&c->reply);
@@ -340,6 +353,23 @@ static int32_t priority_of(const struct key *key)
     return step == 0 ? 0 : (int32_t)step - KEY_PRIORITY_USUAL;
 }
 
+/* Tools and formats bar tokens that matter; without them only calls that nobody offered are barred.
+ */
+static void record_begin(const struct completion *c, const struct api *api,
+                         const struct request *request, const struct sampling *sampling,
+                         const struct ids *prompt)
+{
+    struct recording what = {.time_s = c->reply.created_s,
+                             .profile = c->reply.profile,
+                             .sampling = *sampling,
+                             .ruled = request->tools != NULL || request->schema != NULL ||
+                                      request->format != MASK_TEXT};
+    if (api->recorder == NULL)
+        return;
+    memcpy(what.id, c->reply.id, sizeof c->reply.id);
+    recorder_begin(api->recorder, &what, prompt);
+}
+
 static bool submit(struct completion *c, const struct api *api, const struct exchange *x,
                    const struct request *request, const struct ids *prompt, int32_t tokens_max,
                    struct mask *mask, struct api_error *err)
@@ -364,6 +394,7 @@ static bool submit(struct completion *c, const struct api *api, const struct exc
     if (!request->seeded)
         randombytes_buf(&job.sampling.seed, sizeof job.sampling.seed);
     stream_retain(c->stream);
+    record_begin(c, api, request, &job.sampling, prompt);
     enum status status =
         engine_submit(c->engine, &job, stream_on_event, c->stream, &c->number, NULL);
     if (status == OK)
@@ -491,6 +522,8 @@ void completion_free(void *completion)
     struct completion *c = completion;
     if (c->phase == PHASE_OPEN)
         engine_cancel(c->engine, c->number);
+    if (c->phase == PHASE_OPEN && c->number != 0)
+        record_end(c);
     if (c->number != 0)
         account(c);
     stream_detach(c->stream);

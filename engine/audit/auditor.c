@@ -29,6 +29,7 @@ struct order {
     struct audit_order what;
     bool exclusive, scheduled;
     int64_t started_s;
+    struct recording pinned;    /* owns its ids; of a replay */
     struct json_object *report; /* owns until the thread takes it; NULL: a new audit */
 };
 
@@ -128,6 +129,8 @@ static void put_run(struct json_object *report, const struct order *order)
     json_set(run, "time_s", json_object_new_int64(order->started_s));
     json_set(run, "by", json_object_new_string(order->scheduled ? "schedule" : "operator"));
     json_set(run, "what", json_object_new_string(order->what.what));
+    if (order->what.pinned != NULL) /* the id alone: what was said stays in memory */
+        json_set(run, "pinned", json_object_new_string(order->pinned.id));
     if (searches)
         json_set(run, "test", json_object_new_string(audit_test_name(order->what.test)));
     json_set(run, "percent", json_object_new_int(order->what.percent));
@@ -170,8 +173,10 @@ static bool order_of(struct auditor *a, struct json_object *report, struct order
         .scheduled = strcmp(report_string(run, "by"), "schedule") == 0,
         .started_s = json_object_get_int64(report_member(run, "time_s")),
     };
-    return out->what.budget != NULL && starts_of(report) < AUDIT_STARTS_MAX &&
-           out->what.percent >= AUDIT_PERCENT_MIN && out->what.percent <= 100 &&
+    /* What was pinned went with the memory that it was in. */
+    return report_member(run, "pinned") == NULL && out->what.budget != NULL &&
+           starts_of(report) < AUDIT_STARTS_MAX && out->what.percent >= AUDIT_PERCENT_MIN &&
+           out->what.percent <= 100 &&
            audit_order_what(&out->what, report_string(run, "what"), test[0] == '\0' ? NULL : test,
                             &err) == OK &&
            audit_report_profile(report_member(report, "profile"), &out->what.profile) &&
@@ -331,6 +336,7 @@ static void *run(void *context)
         pthread_mutex_unlock(&a->lock);
         audit_run(a);
         pthread_mutex_lock(&a->lock);
+        recording_clear(&a->order.pinned);
         a->order = (struct order){0};
         a->step = NULL;
         a->abort = false;
@@ -344,6 +350,7 @@ static void *run(void *context)
 static void auditor_free(struct auditor *a)
 {
     json_object_put(a->order.report);
+    recording_clear(&a->order.pinned);
     archive_close(a->archive);
     pthread_cond_destroy(&a->changed);
     pthread_mutex_destroy(&a->lock);
@@ -394,7 +401,7 @@ void auditor_stop(struct auditor *a)
 }
 
 enum status auditor_begin(struct auditor *a, const struct audit_order *order, bool exclusive,
-                          int32_t *id, struct error *err)
+                          struct recording *take_pinned, int32_t *id, struct error *err)
 {
     enum status status = OK;
     pthread_mutex_lock(&a->lock);
@@ -406,6 +413,11 @@ enum status auditor_begin(struct auditor *a, const struct audit_order *order, bo
                                   .what = *order,
                                   .exclusive = exclusive,
                                   .started_s = (int64_t)time(NULL)};
+        if (take_pinned != NULL) {
+            a->order.pinned = *take_pinned;
+            *take_pinned = (struct recording){0};
+        }
+        a->order.what.pinned = take_pinned != NULL ? &a->order.pinned : NULL;
         *id = a->order.id;
         pthread_cond_broadcast(&a->changed);
     }

@@ -37,9 +37,12 @@ enum status MUST_CHECK auditor_start(const struct auditor_options *options, stru
 /** Interrupts an audit that runs: the next auditor goes on with it.  Accepts NULL. */
 void auditor_stop(struct auditor *auditor);
 
-/** @return the audit's number in *id  @err ERR_CAPACITY: another one runs */
+/** Begins an audit; `take_pinned`, when it is not NULL, is the request that a replay is of, and is
+ *  taken when that goes well.
+ *  @return the audit's number in *id  @err ERR_CAPACITY: another one runs */
 enum status MUST_CHECK auditor_begin(struct auditor *auditor, const struct audit_order *order,
-                                     bool exclusive, int32_t *id, struct error *err);
+                                     bool exclusive, struct recording *take_pinned, int32_t *id,
+                                     struct error *err);
 /** Ends the audit that runs; its report keeps the tests that were finished.
  *  @err ERR_INPUT: none runs */
 enum status MUST_CHECK auditor_abort(struct auditor *auditor, struct error *err);

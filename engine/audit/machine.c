@@ -406,13 +406,19 @@ void machine_answers(struct audit_machine *m, const struct audit_item *items, in
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-static struct audit_difference difference(const struct audit_machine *m, const float *a,
-                                          const float *b)
+/* Where machine_compare puts what it sees. */
+struct comparing {
+    int32_t vocab;
+    struct audit_difference *out;
+};
+
+static void note_difference(void *user, int32_t position, float *a, float *b)
 {
-    return (struct audit_difference){
-        .kl = logits_kl(a, b, m->vocab),
-        .same_top = logits_top(a, m->vocab) == logits_top(b, m->vocab),
-        .same_bits = memcmp(a, b, (size_t)m->vocab * sizeof *a) == 0,
+    const struct comparing *c = user;
+    c->out[position] = (struct audit_difference){
+        .kl = logits_kl(a, b, c->vocab),
+        .same_top = logits_top(a, c->vocab) == logits_top(b, c->vocab),
+        .same_bits = memcmp(a, b, (size_t)c->vocab * sizeof *a) == 0,
     };
 }
 
@@ -427,9 +433,9 @@ static void feed_all(struct audit_machine *m, struct sequence *sequence,
     step(m, profile, &segment, 1);
 }
 
-void machine_compare(struct audit_machine *m, const int32_t *ids, int32_t n, int32_t decode_from,
-                     const struct audit_setting *a, const struct audit_setting *b,
-                     struct audit_difference *out)
+void machine_both(struct audit_machine *m, const int32_t *ids, int32_t n, int32_t decode_from,
+                  const struct audit_setting *a, const struct audit_setting *b, machine_see_fn *see,
+                  void *user)
 {
     ASSERT(n >= 1 && n <= m->context);
     ASSERT(a->carry == CARRY_NONE && b->carry == CARRY_NONE);
@@ -440,9 +446,17 @@ void machine_compare(struct audit_machine *m, const int32_t *ids, int32_t n, int
         take = leg == LEG_DECODE ? 1 : min(AUDIT_COMPARE_ROWS, min(decode_from, n) - at);
         feed_all(m, m->main, a, ids + at, take, leg, m->a);
         feed_all(m, m->other, b, ids + at, take, leg, m->b);
-        for (int32_t i = 0; i < take; i++)
-            out[at + i] = difference(m, m->a + (int64_t)i * m->vocab, m->b + (int64_t)i * m->vocab);
+        for (int32_t i = 0; i < take && !m->lab->gone; i++)
+            see(user, at + i, m->a + (int64_t)i * m->vocab, m->b + (int64_t)i * m->vocab);
     }
+}
+
+void machine_compare(struct audit_machine *m, const int32_t *ids, int32_t n, int32_t decode_from,
+                     const struct audit_setting *a, const struct audit_setting *b,
+                     struct audit_difference *out)
+{
+    struct comparing comparing = {m->vocab, out};
+    machine_both(m, ids, n, decode_from, a, b, note_difference, &comparing);
 }
 
 /* ---- looking inside -------------------------------------------------------------------------- */

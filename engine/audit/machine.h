@@ -74,6 +74,15 @@ struct audit_difference {
     bool same_bits; /* every logit */
 };
 
+/* What two settings say behind the token at a position; the rows may be changed. */
+typedef void machine_see_fn(void *user, int32_t position, float *a, float *b);
+
+/** Feeds the same ids under two settings, as machine_compare does, and shows all logits.
+ *  @shape ids [n]; n fits the context (ASSERTed) */
+void machine_both(struct audit_machine *machine, const int32_t *ids, int32_t n, int32_t decode_from,
+                  const struct audit_setting *a, const struct audit_setting *b, machine_see_fn *see,
+                  void *user);
+
 /**
  * Feeds the same ids under two settings and compares all logits.  Positions below `decode_from` are
  * prefilled, the others decoded one by one (teacher-forced).

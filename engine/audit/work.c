@@ -5,6 +5,7 @@
 #include "config/version.h"
 #include "engine/audit/culprit.h"
 #include "engine/audit/evidence.h"
+#include "engine/audit/pinned.h"
 #include "engine/audit/report_fields.h"
 #include "engine/audit/stats.h"
 #include "engine/audit/tests_common.h"
@@ -18,6 +19,7 @@
 #define STEP_PROVE   "prove"
 #define STEP_RANK    "rank"
 #define STEP_ISOLATE "isolate"
+#define STEP_PINNED  "pinned"
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
@@ -65,6 +67,10 @@ int audit_order_steps(const struct audit_order *order, const char *steps[AUDIT_S
 {
     int n = 0;
     enum audit_test test;
+    if (order->pinned != NULL) {
+        steps[n++] = STEP_PINNED;
+        return n;
+    }
     if (strcmp(order->what, STEP_RANK) != 0)
         steps[n++] = STEP_PROVE; /* no verdict stands without it */
     if (strcmp(order->what, STEP_RANK) == 0 || strcmp(order->what, STEP_ISOLATE) == 0)
@@ -255,6 +261,8 @@ enum status audit_work_step(struct audit_work *w, const char *step, enum audit_v
     } else if (strcmp(step, STEP_PROVE) == 0) {
         w->proving.profile = &o->profile;
         result = evidence_prove_in(w->lab, &w->proving, &o->reference, w->report, verdict);
+    } else if (strcmp(step, STEP_PINNED) == 0) {
+        result = pinned_replay(w->machine, o->pinned, &o->profile, verdict);
     } else if (strcmp(step, STEP_RANK) == 0) {
         status = rank_step(w, &result, verdict, err);
     } else {

@@ -7,6 +7,7 @@
 #ifndef V4BOX_ENGINE_AUDIT_WORK_H
 #define V4BOX_ENGINE_AUDIT_WORK_H
 
+#include "engine/audit/recorder.h"
 #include "engine/audit/report.h"
 #include "engine/audit/tests.h"
 #include "engine/precision/proof.h"
@@ -19,6 +20,7 @@ struct audit_order {
     struct profile profile, reference;
     int32_t seed;
     const struct audit_given *given; /* that "isolate" searches in place of `test`; NULL: none */
+    const struct recording *pinned;  /* borrows: the request that "replay" is of; NULL: none */
     int32_t percent;                 /* of the runs in which a flaky fault shows */
 };
 

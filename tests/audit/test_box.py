@@ -4,7 +4,7 @@ import json, os, signal, sys, tempfile, time
 import jsonschema
 
 from box import Box
-from harness import Tap, audit, report
+from harness import Tap, audit, planted, report
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCHEMA = json.load(open(os.path.join(HERE, "report.schema.json")))
@@ -123,6 +123,62 @@ def measured(tap, box):
               f"metrics of the last audit: {numbers}")
 
 
+def replayed(tap, box, *words):
+    box.ask("audit replay --pinned " + " ".join(words))
+    box.ended()
+    found = box.ask("audit report")
+    jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft7Validator)
+    return found["tests"][0], found
+
+
+def pinned(tap, box):
+    """A request is pinned behind its answer, and one before it came; both are computed again."""
+    for line, word in (("audit pin", "usage"), ("audit pin nobody", "newest"), ("audit unpin next", "pinned"),
+                       ("audit replay --pinned nobody", "pinned"), ("audit floor --pinned nobody", "replay")):
+        answer = box.answer(line)
+        tap.check(not answer["ok"] and word in answer["text"], f"refused: {line}")
+    drawn = {"temperature": 1, "top_p": 0.9, "frequency_penalty": 0.2}
+    name, text = box.say(QUESTION, 40, **drawn, seed=11)
+    box.ask(f"audit pin {name}")
+    box.ask("audit pin next")
+    box.say(QUESTION, 40, **drawn, tools=[{"type": "function", "function": {"name": "kettle", "parameters": {}}}])
+    pins = box.ask("audit pins")["pins"]
+    tap.check(len(pins) == 2 and pins[0]["id"] in name and pins[0]["answer_tokens"] <= 40 and
+              pins[0]["seed"] != pins[1]["seed"], f"two are pinned: {[p['id'] for p in pins]}")
+    test, found = replayed(tap, box, name)
+    n = test["numbers"]
+    tap.check(found["verdict"] == "PASS" and n["given again by its own profile"] == test["n"] == pins[0]["answer_tokens"] and
+              n["parted"] == 0 and n["KL most"] == 0, f"it is drawn again from its seed: {test['why']}")
+    test, found = replayed(tap, box, name, "--profile", "reference")
+    tap.check(found["profile"]["name"] == "reference" and test["numbers"]["KL most"] > 0 and
+              (test["numbers"]["first parted"] >= 0) == (test["verdict"] == "FAIL"), f"beside reference: {test['why']}")
+    whole = json.dumps(found)
+    tap.check(found["run"]["pinned"] == pins[0]["id"] and text[:16] not in whole,
+              "the report has its id, and no word of it")
+    box.ask(f"audit unpin {name}")
+    tap.check(not box.answer(f"audit replay --pinned {name}")["ok"] and len(box.ask("audit pins")["pins"]) == 1, "unpinned")
+    box.stop()
+    box.start()
+    tap.check(box.ask("audit pins")["pins"] == [], "nothing of it outlives the engine")
+
+
+def broken(tap, folder):
+    """A window that a stored prefix does not bring back: the request itself cannot be had again."""
+    stale = planted("most of a window stale", ("engine/model/snapshot.c", "length - window, window, HEAD_DIM,",
+                                     "length - window, window - 100, HEAD_DIM,"))
+    box = Box(folder, "--sessions", "1", engine=stale)
+    story = " ".join(f"Item {i} of the list is in box {i * 37 % 101}." for i in range(40))
+    for text in (story, QUESTION):  # the second one takes the only timeline
+        box.say(text, 4)
+    name, _ = box.say(story, 64, temperature=2, seed=3)
+    box.ask(f"audit pin {name}")
+    test, found = replayed(tap, box, name)
+    tap.check(test["numbers"]["tokens that were reused"] >= 128 and found["verdict"] == "FAIL" and
+              test["numbers"]["given again by its own profile"] < test["n"] and test["numbers"]["parted"] == 0,
+              f"control: a stale window is seen: {test['why']}")
+    box.stop()
+
+
 def damaged(tap, box):
     box.stop()
     path = os.path.join(box.audits, "0000001.json")
@@ -155,9 +211,12 @@ def main():
         aborted(tap, box)
         signed(tap, box, folder, whole)
         scheduled(tap, box)
+        pinned(tap, box)
         damaged(tap, box)
         without_folder(tap, box)
         box.stop()
+    with tempfile.TemporaryDirectory(prefix="v4box-box-") as folder:
+        broken(tap, folder)
     return tap.end()
 
 
