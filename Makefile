@@ -296,6 +296,11 @@ test-report: build/engine ## open the page of an audit's report in a real browse
 	@tools/setup.sh config/browser-packages.txt
 	@$(PYTHON) tests/audit/test_page.py
 
+# Not a suite of `make test`: it measures.
+.PHONY: bench-audit
+bench-audit: build/engine build/console ## what an audit beside traffic costs, and that it changes no answer
+	@$(PYTHON) tests/audit/bench_box.py
+
 # Not a suite of `make test`: it takes minutes.
 .PHONY: test-load
 test-load: build/engine ## hostile load on the API: 10,000 connections, slow clients, bodies of 32 MiB
