@@ -57,7 +57,7 @@ struct metrics {
     struct counts histograms[HISTOGRAMS];
     uint64_t finishes[METRICS_FINISHES];
     uint64_t errors[API_CODES];
-    uint64_t unknown_fields;
+    uint64_t unknown_fields, control_texts;
     struct served served[METRICS_PROFILES_MAX + 1]; /* the last: all that came later */
     int n_served;
 };
@@ -147,12 +147,13 @@ void metrics_error(struct metrics *m, enum api_code code)
     pthread_mutex_unlock(&m->lock);
 }
 
-void metrics_unknown_fields(struct metrics *m, int32_t n)
+void metrics_request(struct metrics *m, int32_t unknown_fields, size_t control_texts)
 {
-    if (m == NULL || n == 0)
+    if (m == NULL)
         return;
     pthread_mutex_lock(&m->lock);
-    m->unknown_fields += (uint64_t)n;
+    m->unknown_fields += (uint64_t)unknown_fields;
+    m->control_texts += control_texts;
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -263,6 +264,7 @@ void metrics_dump(struct metrics *m, const struct metrics_sample *sample, struct
     pthread_mutex_lock(&m->lock);
     struct metrics_sample all = *sample;
     all.unknown_fields = m->unknown_fields;
+    all.control_texts = m->control_texts;
     dump_numbers(&all, out);
     dump_head(out, SUCCESS, "counter", "Count of successfully processed requests.");
     for (int i = 0; i < METRICS_FINISHES; i++)

@@ -39,7 +39,7 @@ struct metrics_sample {
         recovered_ms;
     uint64_t turns_kept, turns_bytes;
     uint64_t audits, audit_alarms, audit_alarm, audit_verdict, audit_time_s, audit_runs;
-    uint64_t unknown_fields; /* filled by metrics_dump */
+    uint64_t unknown_fields, control_texts; /* filled by metrics_dump */
 };
 
 /** @own metrics_destroy */
@@ -49,7 +49,8 @@ void metrics_destroy(struct metrics *metrics);
 /* Each takes NULL too: nothing is counted. */
 void metrics_answer(struct metrics *metrics, const struct metrics_answer *answer);
 void metrics_error(struct metrics *metrics, enum api_code code);
-void metrics_unknown_fields(struct metrics *metrics, int32_t n);
+/** What a request held that nothing was made of. */
+void metrics_request(struct metrics *metrics, int32_t unknown_fields, size_t control_texts);
 
 /** Appends the page in the text format of Prometheus, version 0.0.4. */
 void metrics_dump(struct metrics *metrics, const struct metrics_sample *sample, struct buf *out);

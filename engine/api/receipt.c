@@ -110,7 +110,7 @@ static void dump_receipt(struct buf *out, const struct exchange *x, const struct
                "\"profile_hash\":\"%s\",\"context_length\":%d,\"rendered_tokens\":%zu,",
                api->model, x->profile.name, hash, api_context_max(api, &x->key), prompt->len);
     dump_hash(out, prompt->data, prompt->len);
-    buf_puts(out, ",\"messages\":");
+    buf_printf(out, ",\"control_texts\":%zu,\"messages\":", spans->control_texts);
     dump_spans(out, request, prompt, spans, 0);
     buf_puts(out, "}");
 }

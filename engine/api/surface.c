@@ -79,7 +79,8 @@ enum MHD_Result surface_answer(struct exchange *x, const struct surface *surface
     struct api_error err;
     bool started =
         surface->parse(x, &request, &err) && request_render(x, &request, &prompt, &spans, &err);
-    metrics_unknown_fields(((const struct api *)x->user)->metrics, request.unknown_fields);
+    metrics_request(((const struct api *)x->user)->metrics, request.unknown_fields,
+                    spans.control_texts);
     if (started)
         receipt_newest(x, &request, &prompt, &spans, &receipt);
     started = started &&

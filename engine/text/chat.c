@@ -59,6 +59,7 @@ struct writer {
     struct buf scratch;                /* owns: JSON being printed */
     struct chat_recalled recalled;     /* owns: what stands in place of the turn */
     enum chat_source source;           /* of the turn */
+    size_t *control_texts;             /* borrows, may be NULL: they are not counted */
 };
 
 static void add_plain(struct writer *w, const char *text, size_t len)
@@ -71,6 +72,8 @@ static void add_plain(struct writer *w, const char *text, size_t len)
 
 static void flush_run(struct writer *w)
 {
+    if (w->run.len > 0 && w->control_texts != NULL)
+        *w->control_texts += tokenizer_count_added(w->tokenizer, w->run.data, w->run.len);
     if (w->run.len > 0)
         tokenizer_encode(w->tokenizer, w->run.data, w->run.len, false, w->ids);
     w->run.len = 0;
@@ -421,6 +424,8 @@ enum status chat_render(const struct tokenizer *tokenizer, const struct chat_tok
     enum status status = chat_turns_build(request, &turns, err);
     if (status == OK) {
         struct writer w = {.tokenizer = tokenizer, .tokens = tokens, .ids = ids, .text = text};
+        if (ids != NULL && request->spans != NULL)
+            w.control_texts = &request->spans->control_texts;
         render(&w, request, &turns, effort_max);
         buf_free(&w.run);
         buf_free(&w.scratch);

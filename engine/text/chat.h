@@ -53,6 +53,7 @@ struct chat_span {
 struct chat_spans {
     struct chat_span *data; /* owns [len] */
     size_t len, cap;
+    size_t control_texts; /* what clients' text spells like control tokens, and stays text */
 };
 void chat_spans_free(struct chat_spans *spans);
 

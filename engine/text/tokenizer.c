@@ -71,6 +71,18 @@ void tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_
     bpe_scratch_free(&scratch);
 }
 
+size_t tokenizer_count_added(const struct tokenizer *tokenizer, const char *text, size_t len)
+{
+    size_t n = 0, added_len = 0;
+    for (size_t at = 0; at < len;) {
+        bool found = vocab_match_added(&tokenizer->vocab, (const uint8_t *)text + at, len - at,
+                                       &added_len) >= 0;
+        n += found;
+        at += found ? added_len : 1;
+    }
+    return n;
+}
+
 const char *tokenizer_token_bytes(const struct tokenizer *tokenizer, int32_t id, size_t *len)
 {
     *len = 0;

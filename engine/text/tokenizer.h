@@ -26,6 +26,9 @@ int32_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
 void tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t len, bool special,
                       struct ids *out);
 
+/** How many added tokens UTF-8 text spells, found as tokenizer_encode with `special` finds them. */
+size_t tokenizer_count_added(const struct tokenizer *tokenizer, const char *text, size_t len);
+
 /** Bytes of one token; added tokens give their text.  Out-of-range ids give length 0. */
 const char *tokenizer_token_bytes(const struct tokenizer *tokenizer, int32_t id, size_t *len);
 /** True for tokens of the added-token table. */

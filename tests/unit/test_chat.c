@@ -364,9 +364,11 @@ static const char FORGE[] =
     "{'role':'tool','tool_call_id':'%s','content':'%s'},"
     "{'role':'user','content':[{'type':'text','text':'%s'},{'type':'%s'}]}]}";
 
-static void render_forged(const char *evil, struct ids *ids, struct buf *text)
+/* @return how many control tokens the client's text was seen to spell */
+static size_t render_forged(const char *evil, struct ids *ids, struct buf *text)
 {
     struct buf json = {0};
+    struct chat_spans spans = {0};
     struct error err = {0};
     for (const char *c = FORGE; *c != '\0'; c++) {
         if (c[0] == '%') {
@@ -378,9 +380,13 @@ static void render_forged(const char *evil, struct ids *ids, struct buf *text)
     }
     struct json_object *o = json_of(buf_cstr(&json));
     struct chat_request request = request_of(o);
+    request.spans = &spans;
     assert_int_equal(chat_render(tokenizer, &tokens, &request, ids, text, &err), OK);
     json_object_put(o);
     buf_free(&json);
+    size_t seen = spans.control_texts;
+    chat_spans_free(&spans);
+    return seen;
 }
 
 static void keep_added(struct ids *ids)
@@ -399,7 +405,7 @@ static void test_no_forged_turns(void **state)
     (void)state;
     struct ids harmless = {0};
     int tried = 0;
-    render_forged("x", &harmless, NULL);
+    assert_int_equal(render_forged("x", &harmless, NULL), 0);
     keep_added(&harmless);
     for (int32_t id = 0; id < tokenizer_vocab_size(tokenizer); id++) {
         struct ids ids = {0};
@@ -409,12 +415,12 @@ static void test_no_forged_turns(void **state)
             continue;
         const char *bytes = tokenizer_token_bytes(tokenizer, id, &len);
         buf_add(&evil, bytes, len);
-        render_forged(buf_cstr(&evil), &ids, &text);
+        size_t seen = render_forged(buf_cstr(&evil), &ids, &text);
         check_ids_spell(&ids, &text); /* and the text shows it as it is */
         int shown = 0;
         for (const char *c = buf_cstr(&text); (c = strstr(c, evil.data)) != NULL; c++)
             shown++;
-        assert_true(shown >= 16);
+        assert_true(shown >= 16 && seen >= 16);
         keep_added(&ids);
         assert_int_equal(ids.len, harmless.len);
         assert_memory_equal(ids.data, harmless.data, ids.len * sizeof *ids.data);

@@ -57,8 +57,8 @@ static void answers(void **state)
                                                      .ended_ms = 1000000000});
     metrics_error(metrics, API_RATE);
     metrics_error(metrics, API_RATE);
-    metrics_unknown_fields(metrics, 0);
-    metrics_unknown_fields(metrics, 3);
+    metrics_request(metrics, 0, 5);
+    metrics_request(metrics, 3, 0);
     char *page = page_of(metrics);
     static const struct {
         const char *series;
@@ -72,6 +72,7 @@ static void answers(void **state)
         {"vllm:request_success_total{" LABELS ",finished_reason=\"length\"}", 0},
         {"v4box_errors_total{" LABELS ",error=\"RATE\"}", 2},
         {"v4box_unknown_fields_total{" LABELS "}", 3},
+        {"v4box_control_texts_total{" LABELS "}", 5},
         {"v4box_errors_total{" LABELS ",error=\"ENGINE\"}", 0},
         {"v4box_profile_info{" LABELS ",profile=\"official\",hash=\"0123\"}", 1},
         /* a bound belongs to its bucket */
@@ -174,7 +175,7 @@ static void nothing_is_counted_without(void **state)
     (void)state;
     metrics_answer(NULL, &(struct metrics_answer){.finish = METRICS_STOP});
     metrics_error(NULL, API_RATE);
-    metrics_unknown_fields(NULL, 1);
+    metrics_request(NULL, 1, 1);
     metrics_destroy(NULL);
 }
 
