@@ -49,7 +49,7 @@ void api_metrics_dump(void *user, struct buf *out)
                                     .drafts_right = engine.drafts_right,
                                     .losses = engine.losses,
                                     .lost = engine.lost,
-                                    .recovered_ms = engine.recovered_ms,
+                                    .recovered_s = (engine.recovered_ms + 999) / 1000,
                                     .turns_kept = (uint64_t)turns.kept,
                                     .turns_bytes = (uint64_t)turns.bytes};
     add_audits(api->auditor, &sample);

@@ -96,7 +96,7 @@ class Engine:
     def serves(self, losses):
         """Waits until as many workers were lost and the last one was replaced; says how long it was missed."""
         good = until(lambda: self.metric("v4box_worker_losses_total") == losses and self.metric("v4box_worker_lost") == 0)
-        print(f"# computes again after {self.metric('v4box_worker_recovered_milliseconds') / 1000:.2f} s", flush=True)
+        print(f"# computes again after {self.metric('v4box_worker_recovered_seconds'):.0f} s or less", flush=True)
         return good
 
     def held(self):
