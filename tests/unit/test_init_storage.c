@@ -490,7 +490,7 @@ static void ssh_keys_stop_at_the_limit(void **state)
         wrong = ssh_keys_add(path, "ssh-ed25519", SSH_KEY, name, ROLE_ADMIN);
     }
     assert_string_equal(wrong, "the file is full");
-    assert_in_range(added, 600, 900);
+    assert_in_range(added, 500, 700);
     assert_null(ssh_keys_delete(path, "n0"));
 }
 
