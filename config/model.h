@@ -24,7 +24,7 @@
 #define FP8_BLOCK      128                       /* weight block edge and activation group */
 #define FP8_KV_GROUP   64 /* KV entry quantisation group, on the nope channels */
 #define FP4_GROUP      32 /* expert weight group and indexer activation group */
-#define NVFP4_GROUP    16 /* activation group of NVIDIA's format (model.md 3.3) */
+#define NVFP4_GROUP    16 /* weight and activation group of NVIDIA's format (model.md 3.3) */
 #define RMS_NORM_EPS   1e-6
 #define HC_EPS         1e-6
 #define ROPE_THETA     10000.0  /* window-only layers and MTP blocks, no YaRN */

@@ -60,7 +60,7 @@ static struct tensor random_tensor(struct bench *s, enum store store, int32_t ro
         mmap(NULL, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ASSERT(name != MAP_FAILED);
     bool scaled = store == STORE_FP8 || store == STORE_FP4;
-    struct tensor t = {name, scaled ? (const uint8_t *)name + bytes : NULL, rows, cols, store};
+    struct tensor t = {name, scaled ? (const uint8_t *)name + bytes : NULL, rows, cols, store, 0};
     backend_cuda_synth(s->b, &t, seed += 0x1234567);
     return t;
 }

@@ -36,11 +36,14 @@
 /* Root mean square of the stored codes: what a scale makes up for. */
 #define RMS_FP8 1.68
 #define RMS_FP4 2.93
+/* The same of NVFP4's scales, and what the larger of them is: amax of a matrix is 6 * 448 * global.
+ */
+#define RMS_NVFP4_SCALE 280.2
 
 struct options {
     const char *config, *out_dir;
     uint64_t seed;
-    bool dry_run, sparse;
+    bool dry_run, sparse, nvfp4;
 };
 
 /* ---- elements ------------------------------------------------------------------------------- */
@@ -149,6 +152,28 @@ static uint8_t *fill_scale(uint8_t *at, const struct weight_spec *spec, uint64_t
     return at;
 }
 
+/* e4m3 from 128 to 448. */
+static uint8_t *fill_nvfp4_scale(uint8_t *at, uint64_t state, uint64_t start, uint64_t n)
+{
+    for (uint64_t i = start; i < start + n; i++)
+        *at++ = (uint8_t)(0x70 + (word(state, i) >> 32) % 15);
+    return at;
+}
+
+/* One number; w1 and w3 of an expert, which are one product, share it. */
+static uint8_t *fill_factor(uint8_t *at, const struct weight_spec *spec, int part, uint64_t seed)
+{
+    struct stored_tensor stored[STORED_MAX];
+    weight_stored(spec, stored);
+    char *name = stored[part].name;
+    char *matrix = strstr(name, ".w3.");
+    if (matrix != NULL)
+        memcpy(matrix, ".w1.", 4);
+    double size =
+        part == STORED_INPUT ? 1.0 / (6 * 448) : 1.0 / sqrt(spec->cols) / RMS_FP4 / RMS_NVFP4_SCALE;
+    return put(at, float_bits(size * (1 + 0.25 * unit(word(name_state(name, seed), 0)))), 4);
+}
+
 /* Element i belongs to token i / top: experts start, start + step, .. modulo their number. */
 static uint8_t *fill_tid(uint8_t *at, const struct weight_spec *spec, uint64_t experts,
                          uint64_t state, uint64_t start, uint64_t n)
@@ -167,24 +192,34 @@ static uint8_t *fill_tid(uint8_t *at, const struct weight_spec *spec, uint64_t e
 struct writer {
     const struct model_config *config;
     uint64_t seed;
+    bool nvfp4;        /* of routed experts */
     struct buf header; /* JSON so far */
     uint64_t tensors, bytes;
     FILE *file;
     uint8_t chunk[CHUNK_ELEMENTS * 8];
 };
 
-static enum status header_weight(void *user, const struct weight_spec *spec, struct error *err)
+/* The weight in the form that it is written in. */
+static struct weight_spec spec_written(const struct writer *w, const struct weight_spec *listed)
+{
+    struct weight_spec spec = *listed;
+    if (w->nvfp4 && spec.store == STORE_FP4)
+        spec.store = STORE_NVFP4;
+    return spec;
+}
+
+static enum status header_weight(void *user, const struct weight_spec *listed, struct error *err)
 {
     (void)err;
     struct writer *w = user;
-    struct stored_tensor stored[2];
-    int parts = weight_stored(spec, stored);
+    struct weight_spec spec = spec_written(w, listed);
+    struct stored_tensor stored[STORED_MAX];
+    int parts = weight_stored(&spec, stored);
     for (int i = 0; i < parts; i++) {
         const struct stored_tensor *t = &stored[i];
-        buf_printf(&w->header, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%" PRId64, t->name, t->dtype,
-                   t->shape[0]);
-        if (t->dims == 2)
-            buf_printf(&w->header, ",%" PRId64, t->shape[1]);
+        buf_printf(&w->header, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, t->dtype);
+        for (int d = 0; d < t->dims; d++)
+            buf_printf(&w->header, "%s%" PRId64, d > 0 ? "," : "", t->shape[d]);
         buf_printf(&w->header, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", w->bytes,
                    w->bytes + t->bytes);
         w->bytes += t->bytes;
@@ -203,11 +238,14 @@ static enum status header_make(struct writer *w, struct error *err)
     return status;
 }
 
-static uint8_t *fill_chunk(struct writer *w, const struct weight_spec *spec, bool scale,
+static uint8_t *fill_chunk(struct writer *w, const struct weight_spec *spec, int part,
                            uint64_t state, uint64_t start, uint64_t n)
 {
-    if (scale)
-        return fill_scale(w->chunk, spec, state, start, n);
+    if (part >= STORED_GLOBAL)
+        return fill_factor(w->chunk, spec, part, w->seed);
+    if (part == STORED_SCALE)
+        return spec->store == STORE_NVFP4 ? fill_nvfp4_scale(w->chunk, state, start, n)
+                                          : fill_scale(w->chunk, spec, state, start, n);
     switch (spec->store) {
     case STORE_BF16:
     case STORE_F32:
@@ -215,6 +253,7 @@ static uint8_t *fill_chunk(struct writer *w, const struct weight_spec *spec, boo
     case STORE_FP8:
         return fill_fp8(w->chunk, state, start, n);
     case STORE_FP4:
+    case STORE_NVFP4:
         return fill_fp4(w->chunk, state, start, n);
     case STORE_I64:
         return fill_tid(w->chunk, spec, (uint64_t)w->config->n_routed_experts, state, start, n);
@@ -223,20 +262,21 @@ static uint8_t *fill_chunk(struct writer *w, const struct weight_spec *spec, boo
     return w->chunk;
 }
 
-static enum status data_weight(void *user, const struct weight_spec *spec, struct error *err)
+static enum status data_weight(void *user, const struct weight_spec *listed, struct error *err)
 {
     struct writer *w = user;
-    struct stored_tensor stored[2];
-    int parts = weight_stored(spec, stored);
+    struct weight_spec spec = spec_written(w, listed);
+    struct stored_tensor stored[STORED_MAX];
+    int parts = weight_stored(&spec, stored);
     for (int i = 0; i < parts; i++) {
         uint64_t state = name_state(stored[i].name, w->seed);
         uint64_t n =
             (uint64_t)stored[i].shape[0] * (uint64_t)(stored[i].dims == 2 ? stored[i].shape[1] : 1);
-        if (i == 0 && spec->store == STORE_FP4)
+        if (i == STORED_DATA && (spec.store == STORE_FP4 || spec.store == STORE_NVFP4))
             n *= 2; /* elements, not bytes */
         for (uint64_t start = 0; start < n; start += CHUNK_ELEMENTS) {
             uint64_t step = n - start < CHUNK_ELEMENTS ? n - start : CHUNK_ELEMENTS;
-            size_t bytes = (size_t)(fill_chunk(w, spec, i == 1, state, start, step) - w->chunk);
+            size_t bytes = (size_t)(fill_chunk(w, &spec, i, state, start, step) - w->chunk);
             if (fwrite(w->chunk, 1, bytes, w->file) != bytes)
                 return error_set(err, ERR_IO, "cannot write: %s", strerror(errno));
         }
@@ -454,6 +494,9 @@ static enum status run(const struct options *options, struct error *err)
         status = config_read(json, options->config, &config, err);
     w.config = &config;
     w.seed = options->seed;
+    w.nvfp4 = options->nvfp4;
+    if (status == OK && options->nvfp4)
+        json_object_object_add(json, "moe_quant_algo", json_object_new_string("NVFP4"));
     if (status == OK)
         status = header_make(&w, err);
     if (status == OK && !options->dry_run)
@@ -474,6 +517,8 @@ static bool options_parse(int argc, char **argv, struct options *out)
             out->dry_run = true;
         } else if (strcmp(argv[i], "--sparse") == 0) {
             out->sparse = true;
+        } else if (strcmp(argv[i], "--nvfp4") == 0) {
+            out->nvfp4 = true;
         } else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) {
             char *end;
             errno = 0;
@@ -493,9 +538,11 @@ int main(int argc, char **argv)
 {
     struct options options = {.seed = 1};
     if (!options_parse(argc, argv, &options)) {
-        fprintf(stderr, "usage: synth CONFIG.json OUT_DIR [--seed N] [--sparse | --dry-run]\n"
-                        "  --sparse   header and size, no data\n"
-                        "  --dry-run  write nothing, print the totals\n");
+        fprintf(stderr,
+                "usage: synth CONFIG.json OUT_DIR [--seed N] [--nvfp4] [--sparse | --dry-run]\n"
+                "  --nvfp4    routed experts in NVIDIA's layout\n"
+                "  --sparse   header and size, no data\n"
+                "  --dry-run  write nothing, print the totals\n");
         return 2;
     }
     struct error err = {0};

@@ -8,6 +8,7 @@
 #include "engine/model/values.h"
 #include "kernels/check.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -255,7 +256,8 @@ static enum status bind_one(struct checkpoint *c, const struct stored_tensor *wa
         return error_set(err, ERR_INPUT, "%s/%s: tensor %s: expected dtype %s, got %s", c->dir,
                          found->shard, want->name, want->dtype, e->dtype);
     int64_t cols = want->dims == 2 ? want->shape[1] : 1;
-    if (e->dims != want->dims || e->shape[0] != want->shape[0] || e->shape[1] != cols)
+    bool dims = e->dims == want->dims || (want->dims == 0 && e->dims == 1); /* [] or [1] */
+    if (!dims || e->shape[0] != want->shape[0] || e->shape[1] != cols)
         return error_set(err, ERR_INPUT,
                          "%s/%s: tensor %s: expected shape %lldx%lld of %d dimensions, got "
                          "%lldx%lld of %d",
@@ -268,23 +270,67 @@ static enum status bind_one(struct checkpoint *c, const struct stored_tensor *wa
     return OK;
 }
 
-static enum status bind_weight(void *user, const struct weight_spec *spec, struct error *err)
+/* NVIDIA's form of an expert shows by its scales; draft blocks may keep the published one. */
+static enum store store_found(const struct checkpoint *c, const struct weight_spec *spec)
+{
+    struct weight_spec other = *spec;
+    struct stored_tensor stored[STORED_MAX];
+    if (spec->store != STORE_FP4)
+        return spec->store;
+    other.store = STORE_NVFP4;
+    weight_stored(&other, stored);
+    return found_get(c, stored[STORED_SCALE].name) != NULL ? STORE_NVFP4 : STORE_FP4;
+}
+
+/* A factor: a number by which to multiply and to divide. */
+static enum status factor_check(const struct checkpoint *c, const char *name, const float *factor,
+                                struct error *err)
+{
+    if (isnormal(*factor) && *factor > 0)
+        return OK;
+    return error_set(err, ERR_INPUT, "%s/%s: tensor %s: is no positive number", c->dir,
+                     found_get(c, name)->shard, name);
+}
+
+/* Gate and up matrix of an expert were rounded under one factor; another one is a mistake. */
+static enum status factors_agree(struct checkpoint *c, const struct weight_spec *spec,
+                                 const char *name, struct error *err)
+{
+    struct weight_spec gate = *spec;
+    gate.member = offsetof(struct expert_weights, w1);
+    if (spec->member != offsetof(struct expert_weights, w3))
+        return OK;
+    if (weight_member(&c->weights, c->config, &gate)->global ==
+        weight_member(&c->weights, c->config, spec)->global)
+        return OK;
+    return error_set(err, ERR_INPUT, "%s/%s: tensor %s: differs from that of w1", c->dir,
+                     found_get(c, name)->shard, name);
+}
+
+static enum status bind_weight(void *user, const struct weight_spec *listed, struct error *err)
 {
     struct checkpoint *c = user;
-    struct stored_tensor stored[2];
-    const void *data[2] = {NULL, NULL};
-    int n = weight_stored(spec, stored);
+    struct stored_tensor stored[STORED_MAX];
+    const void *data[STORED_MAX] = {NULL};
+    struct weight_spec spec = *listed;
+    spec.store = store_found(c, listed);
+    int n = weight_stored(&spec, stored);
     for (int i = 0; i < n; i++) {
         enum status status = bind_one(c, &stored[i], &data[i], err);
+        if (status == OK && i >= STORED_GLOBAL)
+            status = factor_check(c, stored[i].name, data[i], err);
         if (status != OK)
             return status;
     }
-    *weight_member(&c->weights, c->config, spec) = (struct tensor){.data = data[0],
-                                                                   .scale = data[1],
-                                                                   .rows = spec->rows,
-                                                                   .cols = spec->cols,
-                                                                   .store = spec->store};
-    return OK;
+    const float *global = data[STORED_GLOBAL];
+    *weight_member(&c->weights, c->config, &spec) =
+        (struct tensor){.data = data[STORED_DATA],
+                        .scale = data[STORED_SCALE],
+                        .rows = spec.rows,
+                        .cols = spec.cols,
+                        .store = spec.store,
+                        .global = global == NULL ? 0 : *global};
+    return global == NULL ? OK : factors_agree(c, &spec, stored[STORED_GLOBAL].name, err);
 }
 
 static enum status tensors_bind(struct checkpoint *c, struct error *err)

@@ -15,7 +15,7 @@ static const struct {
     const char *name;
     int bytes;
 } DTYPES[] = {
-    {"BF16", 2}, {"F32", 4}, {"I64", 8}, {"F8_E4M3", 1}, {"F8_E8M0", 1}, {"I8", 1},
+    {"BF16", 2}, {"F32", 4}, {"I64", 8}, {"F8_E4M3", 1}, {"F8_E8M0", 1}, {"I8", 1}, {"U8", 1},
 };
 
 #define N_DTYPES (sizeof DTYPES / sizeof DTYPES[0])
@@ -69,12 +69,12 @@ static enum status entry_dtype(struct json_object *value, struct safetensors_ent
 static enum status entry_shape(struct json_object *value, struct safetensors_entry *e,
                                const char *path, struct error *err)
 {
-    size_t dims = json_object_is_type(value, json_type_array) ? json_object_array_length(value) : 0;
-    if (dims != 1 && dims != 2)
-        return error_set(err, ERR_INPUT, "%s: tensor %s: shape must have 1 or 2 dimensions", path,
-                         e->name);
+    size_t dims = json_object_is_type(value, json_type_array) ? json_object_array_length(value) : 3;
+    if (dims > 2)
+        return error_set(err, ERR_INPUT, "%s: tensor %s: shape must have at most 2 dimensions",
+                         path, e->name);
     e->dims = (int)dims;
-    e->shape[1] = 1;
+    e->shape[0] = e->shape[1] = 1;
     for (size_t i = 0; i < dims; i++) {
         if (!natural(json_object_array_get_idx(value, i), &e->shape[i]) || e->shape[i] == 0)
             return error_set(err, ERR_INPUT, "%s: tensor %s: shape[%zu] is not a positive integer",

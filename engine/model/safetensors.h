@@ -21,9 +21,9 @@
 
 struct safetensors_entry {
     const char *name;      /* borrows from the file's names; printable ASCII */
-    const char *dtype;     /* static text: BF16, F32, I64, F8_E4M3, F8_E8M0 or I8 */
-    int dims;              /* 1 or 2 */
-    int64_t shape[2];      /* each at least 1; [1] is 1 for a vector */
+    const char *dtype;     /* static text: BF16, F32, I64, F8_E4M3, F8_E8M0, I8 or U8 */
+    int dims;              /* 0, 1 or 2 */
+    int64_t shape[2];      /* each at least 1, and 1 beyond dims */
     uint64_t begin, bytes; /* in the data part */
     const uint8_t *data;   /* borrows from the mapping; may be unaligned */
 };
@@ -44,7 +44,7 @@ enum status MUST_CHECK safetensors_open(const char *path, struct safetensors *ou
                                         struct error *err);
 void safetensors_close(struct safetensors *file);
 
-/** Bytes of one element of a stored type, 0 when the type is not one of the six. */
+/** Bytes of one element of a stored type, 0 when the type is not one of the seven. */
 int safetensors_element_bytes(const char *dtype);
 
 #endif

@@ -74,7 +74,7 @@ static enum status visit_scope(const struct visitor *v, enum weight_scope scope,
         spec.fill = LINES[i].fill;
         spec.member = LINES[i].member;
         int n = snprintf(spec.name, sizeof spec.name, "%s%s", prefix, LINES[i].name);
-        ASSERT(n > 0 && (size_t)n < sizeof spec.name - sizeof ".weight");
+        ASSERT(n > 0 && (size_t)n < sizeof spec.name - sizeof ".weight_scale_2");
         enum status status = v->visit(v->user, &spec, v->err);
         if (status != OK)
             return status;
@@ -143,44 +143,47 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* How each store lies in the file. */
-static const struct {
-    const char *dtype, *suffix;
+/* One stored tensor of a weight: a row for `rows_by` of the weight's, a column for `cols_by`; 0:
+ * one number. */
+struct part {
+    const char *suffix, *dtype;
     int element_bytes;
-    int64_t per_byte; /* elements a stored column holds */
-    int64_t scale_rows, scale_cols;
-} STORES[] = {
-    [STORE_BF16] = {"BF16", "", 2, 1, 0, 0},
-    [STORE_F32] = {"F32", "", 4, 1, 0, 0},
-    [STORE_I64] = {"I64", "", 8, 1, 0, 0},
-    [STORE_FP8] = {"F8_E4M3", ".weight", 1, 1, FP8_BLOCK, FP8_BLOCK},
-    [STORE_FP4] = {"I8", ".weight", 1, 2, 1, FP4_GROUP},
+    int64_t rows_by, cols_by;
+};
+
+/* How each store lies in the file. */
+static const struct part PARTS[][STORED_MAX] = {
+    [STORE_BF16] = {{"", "BF16", 2, 1, 1}},
+    [STORE_F32] = {{"", "F32", 4, 1, 1}},
+    [STORE_I64] = {{"", "I64", 8, 1, 1}},
+    [STORE_FP8] = {{".weight", "F8_E4M3", 1, 1, 1}, {".scale", "F8_E8M0", 1, FP8_BLOCK, FP8_BLOCK}},
+    [STORE_FP4] = {{".weight", "I8", 1, 1, 2}, {".scale", "F8_E8M0", 1, 1, FP4_GROUP}},
+    [STORE_NVFP4] = {{".weight", "U8", 1, 1, 2},
+                     {".weight_scale", "F8_E4M3", 1, 1, NVFP4_GROUP},
+                     {".weight_scale_2", "F32", 4, 0, 0},
+                     {".input_scale", "F32", 4, 0, 0}},
 };
 
 static void stored_set(struct stored_tensor *out, const struct weight_spec *spec,
-                       const char *suffix, const char *dtype, int element_bytes)
+                       const struct part *part)
 {
-    int n = snprintf(out->name, sizeof out->name, "%s%s", spec->name, suffix);
+    bool whole = spec->store == STORE_FP8; /* its blocks may end inside the last one */
+    *out = (struct stored_tensor){.dtype = part->dtype, .shape = {1, 1}};
+    int n = snprintf(out->name, sizeof out->name, "%s%s", spec->name, part->suffix);
     ASSERT(n > 0 && (size_t)n < sizeof out->name);
-    out->dtype = dtype;
-    out->dims = spec->cols == 0 ? 1 : 2;
+    if (part->rows_by > 0) {
+        out->dims = spec->cols == 0 ? 1 : 2;
+        out->shape[0] = ceil_div(spec->rows, part->rows_by);
+        out->shape[1] = whole ? ceil_div(spec->cols, part->cols_by) : spec->cols / part->cols_by;
+    }
     uint64_t elements = (uint64_t)out->shape[0] * (uint64_t)(out->dims == 2 ? out->shape[1] : 1);
-    out->bytes = elements * (uint64_t)element_bytes;
+    out->bytes = elements * (uint64_t)part->element_bytes;
 }
 
-int weight_stored(const struct weight_spec *spec, struct stored_tensor out[2])
+int weight_stored(const struct weight_spec *spec, struct stored_tensor out[STORED_MAX])
 {
-    enum store store = spec->store;
-    out[0].shape[0] = spec->rows;
-    out[0].shape[1] = spec->cols / STORES[store].per_byte;
-    stored_set(&out[0], spec, STORES[store].suffix, STORES[store].dtype,
-               STORES[store].element_bytes);
-    if (STORES[store].scale_rows == 0)
-        return 1;
-    out[1].shape[0] = ceil_div(spec->rows, STORES[store].scale_rows);
-    /* FP4 groups must be whole; FP8 blocks may end inside the last one. */
-    out[1].shape[1] = store == STORE_FP4 ? spec->cols / FP4_GROUP
-                                         : ceil_div(spec->cols, STORES[store].scale_cols);
-    stored_set(&out[1], spec, ".scale", "F8_E8M0", 1);
-    return 2;
+    int n = 0;
+    for (; n < STORED_MAX && PARTS[spec->store][n].suffix != NULL; n++)
+        stored_set(&out[n], spec, &PARTS[spec->store][n]);
+    return n;
 }

@@ -42,7 +42,7 @@ struct weight_spec {
 struct stored_tensor {
     char name[TENSOR_NAME_BYTES];
     const char *dtype;
-    int dims; /* 1 or 2 */
+    int dims; /* 0 (one number), 1 or 2 */
     int64_t shape[2];
     uint64_t bytes;
 };
@@ -57,8 +57,13 @@ enum status MUST_CHECK weights_visit(const struct model_config *config, weight_v
 struct tensor *weight_member(struct model_weights *weights, const struct model_config *config,
                              const struct weight_spec *spec);
 
-/** The stored tensors of a weight: its data, then its scales if it is quantised.
- *  @return 1 or 2 */
-int weight_stored(const struct weight_spec *spec, struct stored_tensor out[2]);
+/* Data and scales; NVFP4 has two numbers more: the factor of all values, which is tensor.global,
+ * and a factor for static rounding of inputs, which nothing here uses. */
+enum { STORED_DATA, STORED_SCALE, STORED_GLOBAL, STORED_INPUT, STORED_MAX };
+
+/** The stored tensors of a weight: its data, then its scales if it is quantised.  STORE_NVFP4 is
+ *  another form of what the list has as STORE_FP4.
+ *  @return 1, 2 or 4 */
+int weight_stored(const struct weight_spec *spec, struct stored_tensor out[STORED_MAX]);
 
 #endif

@@ -35,12 +35,20 @@ typedef int64_t scan_fn(const void *data, int64_t n, int64_t limit);
 SCAN(scan_bf16, uint16_t, (v & 0x7F80) == 0x7F80)
 SCAN(scan_f32, uint32_t, (v & 0x7F800000) == 0x7F800000)
 SCAN(scan_fp8, uint8_t, (v & 0x7F) == 0x7F)
+SCAN(scan_scale, uint8_t, v >= 0x7F)
 SCAN(scan_e8m0, uint8_t, v == 0xFF)
 SCAN(scan_index, int64_t, v < 0 || v >= limit)
 
 static scan_fn *const SCANS[] = {
     [STORE_BF16] = scan_bf16, [STORE_F32] = scan_f32, [STORE_I64] = scan_index,
-    [STORE_FP8] = scan_fp8,   [STORE_FP4] = NULL,
+    [STORE_FP8] = scan_fp8,   [STORE_FP4] = NULL,     [STORE_NVFP4] = NULL,
+};
+
+/* The same for scales; NVFP4's have the form of weights, and no sign. */
+static scan_fn *const SCALE_SCANS[] = {
+    [STORE_FP8] = scan_e8m0,
+    [STORE_FP4] = scan_e8m0,
+    [STORE_NVFP4] = scan_scale,
 };
 
 struct walk {
@@ -56,10 +64,13 @@ static enum status check_weight(void *user, const struct weight_spec *spec, stru
     if (w->depth == VALUES_INDICES && spec->store != STORE_I64)
         return OK;
     const struct tensor *t = weight_member(w->weights, w->config, spec);
-    struct stored_tensor stored[2];
-    int parts = weight_stored(spec, stored);
-    for (int i = 0; i < parts; i++) {
-        scan_fn *scan = i == 0 ? SCANS[spec->store] : scan_e8m0;
+    struct stored_tensor stored[STORED_MAX];
+    struct weight_spec bound = *spec;
+    bound.store = t->store;
+    weight_stored(&bound, stored);
+    /* single numbers were looked at when they were bound */
+    for (int i = STORED_DATA; i <= (t->scale == NULL ? STORED_DATA : STORED_SCALE); i++) {
+        scan_fn *scan = i == STORED_DATA ? SCANS[t->store] : SCALE_SCANS[t->store];
         int64_t n = stored[i].shape[0] * (stored[i].dims == 2 ? stored[i].shape[1] : 1);
         int64_t bad = scan == NULL ? -1
                                    : scan(i == 0 ? t->data : (const void *)t->scale, n,

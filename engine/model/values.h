@@ -5,6 +5,7 @@
  *   BF16, F32      NaN and infinity (exponent field all ones)
  *   FP8            the two NaN bytes, 0x7f and 0xff (e4m3fn has no infinity)
  *   E8M0 scales    the NaN byte, 255
+ *   NVFP4 scales   NaN and anything with a sign
  *   FP4            every nibble is a number
  */
 #ifndef V4BOX_ENGINE_MODEL_VALUES_H

@@ -30,6 +30,7 @@ struct weight {
     const uint8_t *scale;
     int32_t rows, cols;
     enum store store;
+    float global; /* of NVFP4 */
 };
 
 struct expert_weights {
@@ -66,7 +67,7 @@ struct cuda_backend {
     void *scratch;               /* owns (device); everything below lies in it */
     float *rounded;              /* [tokens * top, cols] input after round_in, for precise sums */
     struct operand half, bfloat; /* [tokens * max(groups, top), cols] */
-    double *mixes;               /* [tokens, HC_MIX + 1] */
+    double *mixes;               /* [tokens, MIX_PARTS, HC_MIX + 1] */
     void *attention_states;      /* [ATTENTION_STATES_BYTES] */
     double *index_scores;        /* [INDEX_SCORES_MAX] */
     float *router;               /* [tokens, experts] */
@@ -79,8 +80,11 @@ struct cuda_backend {
     float *down;                 /* [tokens * top, hidden] */
 };
 
+/* Parts of the columns that a mix of streams is summed in. */
+#define MIX_PARTS 4
+
 /* Partial results of attention held at once: of HEADS_MAX heads in double, a token at
- * POSITIONS_MAX takes 33 MiB. */
+ * POSITIONS_MAX takes 66 MiB. */
 #define ATTENTION_STATES_BYTES ((size_t)256 << 20)
 
 /* Index scores held at once (128 MiB of doubles). */
@@ -112,6 +116,28 @@ static inline struct testimony testimony_of(struct cuda_backend *b, const struct
 static inline void launched(const char *kernel)
 {
     cuda_check(cudaPeekAtLastError(), kernel, "launch", 0);
+}
+
+/* Starts a kernel whose blocks may come onto the multiprocessors while the one before still runs:
+ * each of them waits in grid_begin for its results.  Every kernel that is launched here must, also
+ * where it has nothing to do, as the one behind it waits for it alone. */
+template <typename... P, typename... A>
+static inline void launch(cudaStream_t stream, const char *name, void (*kernel)(P...), dim3 grid,
+                          dim3 threads, size_t shared, const A &...args)
+{
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {grid, threads, shared, stream, &early, 1};
+    cuda_check(cudaLaunchKernelEx(&config, kernel, P(args)...), name, "launch", 0);
+}
+
+/* From here on everything that earlier kernels wrote is there, and the blocks of the next kernel
+ * may come.  Not before: blocks of several kernels that all wait are in each other's way. */
+static __device__ inline void grid_begin(void)
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
 }
 
 /* ---- weights (weights.cu) ------------------------------------------------------------------- */
@@ -148,7 +174,9 @@ void products_run(struct cuda_backend *b, const struct products *p);
 struct expert_products {
     const struct expert_weights *experts; /* device */
     int32_t n_entries, n_experts, rows, cols;
-    int32_t per_item;     /* entries of an item at most, a multiple of 8 */
+    int32_t per_item;      /* entries of an item at most, a multiple of 8 */
+    const int32_t *chosen; /* device [top] of the one token of the step; NULL: entries are sorted */
+    int32_t top, n_routed;
     bool second, precise; /* second: w2 over gate, after SwiGLU */
     enum round round;     /* of y */
     struct testimony say;
@@ -159,7 +187,7 @@ struct prepare {
     const float *x; /* [x_rows, cols]; row r is made of row r % x_rows */
     const float
         *up; /* NULL; else x is silu(min(x, limit)) * clamp(up) * weight, in front of it all */
-    const float *weight; /* [rows] */
+    const float *weight; /* [other]; behind them it is 1 */
     double limit;
     int32_t rows, x_rows, cols;
     int32_t other;        /* from this row on, round_other and other_row */

@@ -125,6 +125,7 @@ static size_t data_bytes(const struct tensor *t)
     case STORE_FP8:
         return values;
     case STORE_FP4:
+    case STORE_NVFP4:
         return values / 2;
     }
     return 0;
@@ -132,8 +133,9 @@ static size_t data_bytes(const struct tensor *t)
 
 static size_t scale_bytes(const struct tensor *t)
 {
-    if (t->store == STORE_FP4)
-        return (size_t)t->rows * (size_t)(t->cols / FP4_GROUP);
+    if (t->store == STORE_FP4 || t->store == STORE_NVFP4)
+        return (size_t)t->rows *
+               (size_t)(t->cols / (t->store == STORE_FP4 ? FP4_GROUP : NVFP4_GROUP));
     return (size_t)ceil_div(t->rows, FP8_BLOCK) * (size_t)ceil_div(t->cols, FP8_BLOCK);
 }
 
@@ -155,7 +157,7 @@ static void *copy_data(struct cuda_backend *b, const struct tensor *t)
     size_t bytes = data_bytes(t);
     void *device = device_take(b->weights, bytes);
     CUDA_CHECK(cudaMemcpyAsync(device, t->data, bytes, cudaMemcpyHostToDevice, b->stream));
-    if (t->store == STORE_FP4) {
+    if (t->store == STORE_FP4 || t->store == STORE_NVFP4) {
         ASSERT(t->cols % CHUNK == 0);
         int64_t words = (int64_t)(bytes / 4);
         fp4_reorder<<<(unsigned)ceil_div(words, 256), 256, 0, b->stream>>>((uint32_t *)device,
@@ -167,13 +169,16 @@ static void *copy_data(struct cuda_backend *b, const struct tensor *t)
 
 struct weight weight_get(struct cuda_backend *b, const struct tensor *t)
 {
-    struct weight w = {NULL, NULL, t->rows, t->cols, t->store};
+    struct weight w = {NULL, NULL, t->rows, t->cols, t->store, t->global};
     if (t->data == NULL)
         return w;
     struct entry *entry = slot_of(b->weights->entries, b->weights->slots, t->data);
     w.data = entry->host != NULL ? entry->device : copy_data(b, t);
-    if (entry->host == NULL)
+    if (entry->host == NULL) {
         map_add(b->weights, t->data, (void *)w.data);
+        /* kernels may read weights in front of grid_begin */
+        CUDA_CHECK(cudaStreamSynchronize(b->stream));
+    }
     if (t->scale == NULL)
         return w;
     entry = slot_of(b->weights->entries, b->weights->slots, t->scale);

@@ -51,14 +51,15 @@ class Engine:
         p = subprocess.run([self.engine, *map(str, args)], capture_output=True, timeout=RUN_SECONDS)
         return p.returncode, p.stdout, p.stderr.decode("utf-8", "replace")
 
-    def model(self, config, seed):
+    def model(self, config, seed, *flags):
         """Folder of the synthetic model of a golden config."""
-        if (config, seed) not in self.models:
-            out = self.path(f"{config}-{seed}")
-            subprocess.run([self.synth, os.path.join(DATA, config), out, "--seed", str(seed)], check=True,
+        key = (config, seed, *flags)
+        if key not in self.models:
+            out = self.path("-".join(map(str, key)))
+            subprocess.run([self.synth, os.path.join(DATA, config), out, "--seed", str(seed), *flags], check=True,
                            stdout=subprocess.DEVNULL, timeout=RUN_SECONDS)
-            self.models[config, seed] = out
-        return self.models[config, seed]
+            self.models[key] = out
+        return self.models[key]
 
     def ids(self, ids, name="ids.json"):
         with open(self.path(name), "w") as f:

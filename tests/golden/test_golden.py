@@ -7,6 +7,7 @@ official   stored cases end to end, profile `official`, the same
 layers     `official` layer by layer from the reference's input streams, the same
 demo       the embedded model on stored conversations, both profiles
 fresh      cases computed now by reference.py: every position's experts, selection and logits; layers
+nvfp4      routed experts in NVIDIA's layout, computed now by reference.py; their factors, left out or wrong, are seen
 controls   what must fail does fail: one wrong byte, one wrong layer
 worker     another process computes, to the same byte: profiles, drafts, legs, cuts; none that fails is believed
 contract   bad flags, ids, models and streams end with status 2 and a line that names them
@@ -240,6 +241,64 @@ def group_fresh(engine):
             tap.check(bool(e <= EXACT_LOGITS) and out["next_logprob"] == [], f"exact: {what}")
 
 
+# ---- nvfp4 ------------------------------------------------------------------------------------------
+
+def nvfp4_exact(engine, model, ids, what):
+    import reference
+    probes = range(0, len(ids), 7)
+    out = engine.logits(model, ids, "reference", probes)
+    e = relative(np.array([out["logits"][str(p)] for p in probes]), reference.Model(model, "exact").forward(ids)[0][probes]).max()
+    tap.note(f"{what}: relative error {e:.1e}")
+    return bool(e <= EXACT_LOGITS)
+
+
+def nvfp4_official(engine, model, ids, what):
+    streams = fresh_layers(model, ids)
+    return all([layer_agrees(engine.layer(model, ids, l, "official", streams[l]), streams[l + 1], f"{what}, layer {l}")
+                for l in range(len(streams) - 1)])
+
+
+def group_nvfp4(engine):
+    import reference
+    for config, seed in (("nano.json", 21), ("wide.json", 22)):
+        model, ids = engine.model(config, seed, "--nvfp4"), np.random.default_rng(seed).integers(0, 256, 140)
+        for agrees, numerics in ((nvfp4_exact, "exact"), (nvfp4_official, "official")):
+            tap.check(agrees(engine, model, ids, f"{config} {numerics}"), f"nvfp4 {numerics}, {config}")
+    model, ids = engine.model("nano.json", 21, "--nvfp4"), list(range(60))
+    for power, what in ((0, "control: without the factor"), (2, "control: with the factor twice")):
+        reference.Checkpoint.global_power = power
+        tap.check(not nvfp4_exact(engine, model, ids, f"(control) factor ^ {power}"), f"nvfp4 {what}")
+    reference.Checkpoint.global_power = 1
+    outs = [engine.logits_bytes(model, ids, "official,moe.experts=" + value) for value in ("w4a16", "w4a8", "w4a4", "nvfp4")]
+    tap.check(len(set(outs)) == 4, "nvfp4: every value of moe.experts, other bits")
+    head = "layers.3.ffn.experts.5."
+    for name, change, words in ((head + "w2.weight_scale_2", b"\0\0\0\0", "is no positive number"),
+                                (head + "w3.weight_scale_2", b"\0\0\0\x38", "differs from that of w1"),
+                                (head + "w1.input_scale", b"\0\0\xc0\x7f", "is no positive number"),
+                                (head + "w3.weight_scale", b"\x7f", "is not a finite number"),
+                                (head + "w3.weight_scale", b"\x80", "is not a finite number")):
+        copy = engine.path("broken")
+        shutil.copytree(model, copy)
+        path, at, _ = tensor_range(copy, name)
+        with open(path, "r+b") as f:
+            f.seek(at)
+            f.write(change)
+        status, _, err = engine.run("logits", "--model", copy, "--ids", engine.ids(ids), "--profile", "official")
+        tap.check(status == 2 and name in err and words in err, f"nvfp4: {name}, {change.hex()} is refused")
+        shutil.rmtree(copy)
+    for name, words in ((head + "w2.weight_scale_2", "missing"), (head + "w3.input_scale", "missing"),
+                        (head + "w1.weight_scale", "expected dtype I8, got U8")):   # then it is the published form
+        copy = engine.path("broken")
+        shutil.copytree(model, copy)
+        with open(copy + "/model.safetensors", "r+b") as f:
+            header = f.read(1 << 21).replace(b'"%s"' % name.encode(), b'"%sX"' % name[:-1].encode(), 1)
+            f.seek(0)
+            f.write(header)
+        status, _, err = engine.run("logits", "--model", copy, "--ids", engine.ids(ids), "--profile", "official")
+        tap.check(status == 2 and words in err and head in err, f"nvfp4: without {name} is refused")
+        shutil.rmtree(copy)
+
+
 # ---- controls ---------------------------------------------------------------------------------------
 
 class Quiet:
@@ -422,7 +481,7 @@ def group_worker(engine):
 
 
 GROUPS = {"exact": group_exact, "official": group_official, "layers": group_layers, "demo": group_demo,
-          "fresh": group_fresh, "controls": group_controls, "worker": group_worker,
+          "fresh": group_fresh, "nvfp4": group_nvfp4, "controls": group_controls, "worker": group_worker,
           "contract": group_contract}
 
 if __name__ == "__main__":

@@ -28,12 +28,13 @@ def read(*path):
         return f.read()
 
 
-def same_bytes(synth, folder, config, seed):
+def same_bytes(synth, folder, config, seed, nvfp4=False):
     ours, theirs = os.path.join(folder, "ours/deep"), os.path.join(folder, "theirs")
-    status, _, err = run(synth, config, ours, "--seed", seed)
+    status, _, err = run(synth, config, ours, "--seed", seed, *["--nvfp4"] * nvfp4)
     with open(config) as f:
-        independent.write(json.load(f), theirs, seed)
-    what = f"{os.path.basename(config)} seed {seed}"
+        cfg = json.load(f)
+    independent.write(cfg | {"moe_quant_algo": "NVFP4"} if nvfp4 else cfg, theirs, seed)
+    what = f"{os.path.basename(config)} seed {seed}{', nvfp4' * nvfp4}"
     tap.check(status == 0, f"{what}: synth ends well {err.strip()}")
     for name in ("model.safetensors", "config.json"):
         tap.check(read(ours, name) == read(theirs, name), f"{what}: {name} is the same, byte for byte")
@@ -56,6 +57,7 @@ def test_bytes(synth, folder):
         got = same_bytes(synth, folder, os.path.join(DATA, config), seed)
         tap.check(got == wanted, f"{config} seed {seed}: SHA-256 is the recorded one")
     same_bytes(synth, folder, os.path.join(DATA, "nano.json"), SEED_MAX)
+    same_bytes(synth, folder, os.path.join(DATA, "wide.json"), 4, nvfp4=True)
     # No row of the engine: odd block edges, no hash layer, no draft, three drafts, text that JSON must escape.
     same_bytes(synth, folder, variant(folder, "odd", hidden_size=160, q_lora_rank=96, vocab_size=67, n_routed_experts=6,
                                       num_hidden_layers=2, compress_ratios=[4, 128, 0], num_hash_layers=0), 5)

@@ -428,7 +428,7 @@ static void route(struct side *s, const struct variant *v)
     struct route_params p = {
         .gate = side_tensor(s, STORE_BF16, EXPERTS, v->width),
         .bias = side_tensor(s, STORE_F32, EXPERTS, 0),
-        .tid2eid = {table, NULL, VOCAB, TOP, STORE_I64},
+        .tid2eid = {table, NULL, VOCAB, TOP, STORE_I64, 0},
         .x = side_mixed(s, n, (size_t)v->width, 1),
         .ids = side_put(s, ids, sizeof ids),
         .n = v->n,
@@ -446,7 +446,9 @@ static void route(struct side *s, const struct variant *v)
     s->b->ops->route(s->b, &p);
 }
 
-/* width: hidden; extra: inner */
+/* width: hidden; extra: inner.  Weights are NVFP4 where hidden is a multiple of this. */
+#define NVFP4_WIDTH 640
+
 static void experts(struct side *s, const struct variant *v)
 {
     enum { ROUTED = 12, TOP = 4 };
@@ -455,7 +457,9 @@ static void experts(struct side *s, const struct variant *v)
     int32_t *chosen = calloc(n * TOP, sizeof *chosen);
     ASSERT(list != NULL && chosen != NULL);
     for (int i = 0; i <= ROUTED; i++) {
-        enum store store = i < ROUTED ? STORE_FP4 : STORE_FP8;
+        enum store store = i == ROUTED              ? STORE_FP8
+                           : v->width % NVFP4_WIDTH ? STORE_FP4
+                                                    : STORE_NVFP4;
         list[i].w1 = side_tensor(s, store, v->extra, v->width);
         list[i].w3 = side_tensor(s, store, v->extra, v->width);
         list[i].w2 = side_tensor(s, store, v->width, v->extra);
@@ -508,6 +512,9 @@ static const struct test TESTS[] = {
     {"linear fp8 many", linear, {201, 1024, FAST, STORE_FP8, 0}},
     {"linear fp4", linear, {13, 2048, FAST, STORE_FP4, 0}},
     {"linear fp4 many", linear, {33, 4096, FAST, STORE_FP4, 0}},
+    {"linear nvfp4", linear, {13, 2048, FAST, STORE_NVFP4, 0}},
+    {"linear nvfp4, one", linear, {1, 4096, FAST, STORE_NVFP4, 0}},
+    {"linear nvfp4 in double", linear, {7, 512, PRECISE, STORE_NVFP4, 0}},
     {"linear bf16", linear, {9, 4096, FAST, STORE_BF16, 0}},
     {"linear bf16 many", linear, {70, 384, FAST, STORE_BF16, 0}},
     {"linear bf16 rounded", linear, {17, 256, OFFICIAL, STORE_FP8, 0}},
@@ -565,6 +572,9 @@ static const struct test TESTS[] = {
     {"experts w4a4, scaled last", experts, {23, 1024, OFFICIAL, 512, ROUND_FP4_32}},
     {"experts nvfp4 in double", experts, {5, 512, ROUNDED, 256, ROUND_NVFP4}},
     {"experts nvfp4", experts, {9, 512, OFFICIAL, 256, ROUND_NVFP4}},
+    {"experts of nvfp4", experts, {9, 640, OFFICIAL, 256, 0}},
+    {"experts of nvfp4, one", experts, {1, 1280, FAST, 384, 0}},
+    {"experts of nvfp4, w4a4, in double", experts, {4, 640, ROUNDED, 128, ROUND_NVFP4}},
     {"experts in double", experts, {9, 512, PRECISE, 256, 0}},
     {"experts in double, rounded", experts, {31, 256, ROUNDED, 256, 0}},
 };
@@ -738,6 +748,7 @@ int main(int argc, char **argv)
     if (*word == '\0') {
         report(alone_is_same(gpu, STORE_FP8, 70, 4096), "alone as among others, fp8");
         report(alone_is_same(gpu, STORE_FP4, 45, 2048), "alone as among others, fp4");
+        report(alone_is_same(gpu, STORE_NVFP4, 45, 2048), "alone as among others, nvfp4");
         report(alone_is_same(gpu, STORE_BF16, 29, 1024), "alone as among others, bf16");
         report(change_is_seen(cpu, gpu), "control: a changed value is seen");
     }

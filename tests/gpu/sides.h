@@ -143,7 +143,7 @@ static inline struct tensor side_tensor(struct side *s, enum store store, int32_
                                         int32_t cols)
 {
     size_t n = (size_t)rows * (size_t)(cols == 0 ? 1 : cols);
-    uint8_t *data = calloc(n, 8), *scale = calloc(n / FP4_GROUP + 1024, 1);
+    uint8_t *data = calloc(n, 8), *scale = calloc(n / NVFP4_GROUP + 1024, 1);
     ASSERT(data != NULL && scale != NULL);
     for (size_t i = 0; i < n; i++) {
         float f = (float)random_unit(s);
@@ -155,15 +155,16 @@ static inline struct tensor side_tensor(struct side *s, enum store store, int32_
             memcpy(data + 2 * i, &bits, 2);
         else if (store == STORE_FP8)
             data[i] = (code & 127) == 127 ? 0 : code;
-        else if (store == STORE_FP4 && i % 2 == 0)
+        else if ((store == STORE_FP4 || store == STORE_NVFP4) && i % 2 == 0)
             data[i / 2] = code;
     }
-    for (size_t i = 0; i < n / FP4_GROUP + 1024; i++)
-        scale[i] = (uint8_t)(118 + random_word(s) % 9);
-    bool scaled = store == STORE_FP8 || store == STORE_FP4;
+    for (size_t i = 0; i < n / NVFP4_GROUP + 1024; i++)
+        scale[i] =
+            (uint8_t)(store == STORE_NVFP4 ? 0x20 + random_word(s) % 95 : 118 + random_word(s) % 9);
+    bool scaled = store == STORE_FP8 || store == STORE_FP4 || store == STORE_NVFP4;
     if (!scaled)
         free(scale);
-    return (struct tensor){data, scaled ? scale : NULL, rows, cols, store};
+    return (struct tensor){data, scaled ? scale : NULL, rows, cols, store, 0.000137f};
 }
 
 static inline void side_end(struct side *s)

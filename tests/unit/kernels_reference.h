@@ -109,6 +109,13 @@ static inline struct matrix matrix_random(enum store store, int32_t rows, int32_
         m.tensor.scale = random_scales((size_t)((rows + 127) / 128 * ((cols + 127) / 128)));
     if (store == STORE_FP4)
         m.tensor.scale = random_scales(n / 32);
+    if (store == STORE_NVFP4) {
+        uint8_t *scale = take(n / 16, 1);
+        for (size_t i = 0; i < n / 16; i++)
+            scale[i] = (uint8_t)(random_word() % 127);
+        m.tensor.scale = scale;
+        m.tensor.global = 0.00137f;
+    }
     for (size_t i = 0; i < n; i++) {
         size_t row = i / (size_t)cols, col = i % (size_t)cols;
         if (store == STORE_F32) {
@@ -126,7 +133,10 @@ static inline struct matrix matrix_random(enum store store, int32_t rows, int32_
         } else {
             int code = (int)(random_word() & 15);
             data[i / 2] = (uint8_t)(i % 2 ? data[i / 2] | code << 4 : code);
-            m.values[i] = ldexp(e2m1_value(code), m.tensor.scale[i / 32] - 127);
+            m.values[i] =
+                store == STORE_FP4
+                    ? ldexp(e2m1_value(code), m.tensor.scale[i / 32] - 127)
+                    : e2m1_value(code) * e4m3_value(m.tensor.scale[i / 16]) * m.tensor.global;
         }
     }
     return m;

@@ -74,7 +74,7 @@ static enum status list_add(void *user, const struct weight_spec *spec, struct e
 {
     (void)err;
     struct list *list = user;
-    struct stored_tensor stored[2];
+    struct stored_tensor stored[STORED_MAX];
     int n = weight_stored(spec, stored);
     for (int i = 0; i < n; i++) {
         assert_true(list->count < DEMO_TENSORS);
@@ -198,7 +198,7 @@ static enum status check_bound(void *user, const struct weight_spec *spec, struc
 {
     (void)err;
     struct walk *walk = user;
-    struct stored_tensor stored[2];
+    struct stored_tensor stored[STORED_MAX];
     int n = weight_stored(spec, stored);
     const struct tensor *t = weight_member((struct model_weights *)checkpoint_weights(walk->c),
                                            checkpoint_config(walk->c), spec);
@@ -584,7 +584,7 @@ static enum status image_add(void *user, const struct weight_spec *spec, struct 
 {
     (void)err;
     struct image *image = user;
-    struct stored_tensor stored[2];
+    struct stored_tensor stored[STORED_MAX];
     int n = weight_stored(spec, stored);
     for (int i = 0; i < n; i++) {
         const struct stored_tensor *t = &stored[i];

@@ -147,7 +147,7 @@ static const struct {
     {SHAPE("i8", "[4]", "[0,4]"), 4, "tensor x: dtype"},
     {ONE("\"dtype\":8,\"shape\":[4],\"data_offsets\":[0,4]"), 4, "tensor x: dtype"},
     {SHAPE("I8", "4", "[0,4]"), 4, "tensor x: shape"},
-    {SHAPE("I8", "[]", "[0,1]"), 1, "tensor x: shape"},
+    {SHAPE("I8", "[]", "[0,2]"), 2, "tensor x: 2 bytes"},
     {SHAPE("I8", "[1,2,2]", "[0,4]"), 4, "tensor x: shape"},
     {SHAPE("I8", "[0]", "[0,0]"), 0, "tensor x: shape[0]"},
     {SHAPE("I8", "[4,0]", "[0,0]"), 0, "tensor x: shape[1]"},
