@@ -3,7 +3,7 @@
  * each block takes one, and the parts are joined in order.  How keys are cut depends on their
  * number and the arithmetic alone, so a token's result does not depend on the call.
  *
- *   ATTN_FP32           parts of 64 keys, plain arithmetic in float32 or double; a warp a head
+ *   ATTN_FP32           parts of 32 keys, plain arithmetic in float32 or double; a warp two heads
  *   ATTN_BF16           one part; tensor cores, 16 heads a block, tiles of 64 keys
  *   ATTN_BF16_SPLIT_K   the same in parts of ATTN_SPLIT keys
  *
@@ -59,8 +59,8 @@ struct attend_params {
 };
 
 /* A softmax that is not finished: sums of values and probabilities under a maximum. */
-template <typename T> struct state {
-    T most, total, values[HEAD_DIM];
+template <typename T> struct alignas(16) state {
+    T values[HEAD_DIM], most, total;
 };
 
 /* Keys of this block's part. */
@@ -110,97 +110,145 @@ static __device__ inline void store_head(float *to, const float x[HEAD_CHUNKS][4
 
 /* ---- ATTN_FP32 ------------------------------------------------------------------------------ */
 
-/* Heads of a block, one a warp; keys of a tile, one a lane; keys of a part. */
-#define PLAIN_HEADS     8
+/* Warps of a block, heads of each: what is read of a key serves both.  Keys of a tile, one a lane;
+ * keys of a part. */
+#define PLAIN_WARPS     8
+#define WARP_HEADS      2
+#define PLAIN_HEADS     (PLAIN_WARPS * WARP_HEADS)
 #define PLAIN_TILE      WARP
-#define PLAIN_PART_KEYS 64
+#define PLAIN_PART_KEYS WARP
 /* A key in shared memory: 4 more floats, so that the lanes' reads of 16 bytes do not collide. */
 #define KEY_STRIDE (HEAD_DIM + 4)
-
-/* q . key, in four chains */
-template <typename T> static __device__ inline T dot_head(const float *q, const float *key)
-{
-    T sum[4] = {};
-#pragma unroll 8
-    for (int c = 0; c < HEAD_DIM; c += 4) {
-        float a[4], b[4];
-        load4(q + c, a);
-        load4(key + c, b);
-        for (int i = 0; i < 4; i++)
-            sum[i] = fma((T)a[i], (T)b[i], sum[i]);
-    }
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
 
 /* A head's sum so far; acc: this lane's channels. */
 template <typename T> struct head_sum {
     T most, total, acc[HEAD_CHUNKS][4];
 };
 
-/* n keys of a tile into the sum, by the head's warp. */
+/* q[h] . key, each in four chains */
 template <typename T>
-static __device__ void tile_add(const float *q, const float *tile, int n, T scale, head_sum<T> &s)
+static __device__ inline void dot_heads(const float *q, const float *key, T out[WARP_HEADS])
 {
-    int lane = lane_id();
-    T score = -INFINITY;
-    if (lane < n)
-        score = dot_head<T>(q, tile + lane * KEY_STRIDE) * scale;
+    T sum[WARP_HEADS][4] = {};
+#pragma unroll 8
+    for (int c = 0; c < HEAD_DIM; c += 4) {
+        float a[4], b[4];
+        load4(key + c, b);
+#pragma unroll
+        for (int h = 0; h < WARP_HEADS; h++) {
+            load4(q + h * HEAD_DIM + c, a);
+            for (int i = 0; i < 4; i++)
+                sum[h][i] = fma((T)a[i], (T)b[i], sum[h][i]);
+        }
+    }
+#pragma unroll
+    for (int h = 0; h < WARP_HEADS; h++)
+        out[h] = (sum[h][0] + sum[h][1]) + (sum[h][2] + sum[h][3]);
+}
+
+/* A tile's scores into probabilities; the sum so far shrinks to the new maximum. */
+template <typename T> static __device__ inline T probability(T score, bool seen, head_sum<T> &s)
+{
     T most = warp_max(score);
     most = most > s.most ? most : s.most;
     T shrink = exp_of(s.most - most);
-    T p = lane < n ? exp_of(score - most) : 0;
+    T p = seen ? exp_of(score - most) : 0;
     s.most = most;
     s.total = fma(s.total, shrink, warp_sum(p));
     for (int c = 0; c < HEAD_CHUNKS; c++) {
         for (int i = 0; i < 4; i++)
             s.acc[c][i] *= shrink;
     }
+    return p;
+}
+
+/* n keys of a tile into the sums, by the heads' warp. */
+template <typename T>
+static __device__ void tile_add(const float *q, const float *tile, int n, T scale,
+                                head_sum<T> s[WARP_HEADS])
+{
+    int lane = lane_id();
+    T p[WARP_HEADS];
+    dot_heads<T>(q, tile + min(lane, n - 1) * KEY_STRIDE, p);
+#pragma unroll
+    for (int h = 0; h < WARP_HEADS; h++)
+        p[h] = probability<T>(lane < n ? p[h] * scale : (T)-INFINITY, lane < n, s[h]);
     for (int k = 0; k < n; k++) {
-        T weight = __shfl_sync(ALL_LANES, p, k);
+        T weight[WARP_HEADS];
+#pragma unroll
+        for (int h = 0; h < WARP_HEADS; h++)
+            weight[h] = __shfl_sync(ALL_LANES, p[h], k);
 #pragma unroll
         for (int c = 0; c < HEAD_CHUNKS; c++) {
             float v[4];
             load4(tile + k * KEY_STRIDE + c * CHUNK + lane * 4, v);
-            for (int i = 0; i < 4; i++)
-                s.acc[c][i] = fma(weight, (T)v[i], s.acc[c][i]);
+#pragma unroll
+            for (int h = 0; h < WARP_HEADS; h++) {
+                for (int i = 0; i < 4; i++)
+                    s[h].acc[c][i] = fma(weight[h], (T)v[i], s[h].acc[c][i]);
+            }
         }
+    }
+}
+
+/* Keys first.. of a list into a tile, by all warps; what a warp takes is on its way together. */
+static __device__ void tile_load(const attend_params &a, const key_list &keys, int32_t first, int n,
+                                 float *tile)
+{
+    constexpr int EACH = PLAIN_TILE / PLAIN_WARPS;
+    float x[EACH][HEAD_CHUNKS][4];
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        load_head(key_at(a.p, keys, first + min(warp_id() * EACH + i, n - 1)), x[i]);
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        store_head(tile + (warp_id() * EACH + i) * KEY_STRIDE, x[i]);
+}
+
+template <typename T>
+static __device__ void plain_store(const attend_params &a, int32_t head, const head_sum<T> &s)
+{
+    state<T> *out = state_of<T>(a, head, (int32_t)blockIdx.z);
+    if (lane_id() == 0)
+        out->most = s.most, out->total = s.total;
+    for (int c = 0; c < HEAD_CHUNKS; c++) {
+        for (int i = 0; i < 4; i++)
+            out->values[c * CHUNK + lane_id() * 4 + i] = s.acc[c][i];
     }
 }
 
 /* grid: head groups, tokens, parts.  shared: tile [PLAIN_TILE, KEY_STRIDE], queries [heads, 512] */
 template <typename T>
-static __global__ void __launch_bounds__(PLAIN_HEADS *WARP) attend_plain(struct attend_params a)
+static __global__ void __launch_bounds__(PLAIN_WARPS *WARP) attend_plain(struct attend_params a)
 {
+    grid_begin();
     extern __shared__ float shared[];
-    float *q = shared + PLAIN_TILE * KEY_STRIDE + warp_id() * HEAD_DIM, x[HEAD_CHUNKS][4];
+    float *q = shared + PLAIN_TILE * KEY_STRIDE + warp_id() * WARP_HEADS * HEAD_DIM;
     int64_t t = a.token + (int32_t)blockIdx.y;
-    int32_t head = (int32_t)blockIdx.x * PLAIN_HEADS + warp_id();
-    bool mine = head < a.p.heads;
+    int32_t head0 = (int32_t)blockIdx.x * PLAIN_HEADS + warp_id() * WARP_HEADS;
     key_list keys = keys_of(a.p, t);
     key_range part = part_of(a, keys);
     if (part.n <= 0)
         return;
-    load_head(a.p.q + (t * a.p.heads + (mine ? head : 0)) * HEAD_DIM, x);
-    store_head(q, x);
-    head_sum<T> s = {-INFINITY, 0, {}};
+    for (int h = 0; h < WARP_HEADS; h++) {
+        float x[HEAD_CHUNKS][4];
+        load_head(a.p.q + (t * a.p.heads + min(head0 + h, a.p.heads - 1)) * HEAD_DIM, x);
+        store_head(q + h * HEAD_DIM, x);
+    }
+    head_sum<T> s[WARP_HEADS];
+    for (int h = 0; h < WARP_HEADS; h++)
+        s[h] = {-INFINITY, 0, {}};
     for (int32_t at = 0; at < part.n; at += PLAIN_TILE) {
         int n = min(part.n - at, PLAIN_TILE);
         __syncthreads();
-        for (int k = warp_id(); k < n; k += PLAIN_HEADS) {
-            load_head(key_at(a.p, keys, part.first + at + k), x);
-            store_head(shared + k * KEY_STRIDE, x);
-        }
+        tile_load(a, keys, part.first + at, n, shared);
         __syncthreads();
         tile_add<T>(q, shared, n, (T)a.scale, s);
     }
     testify(a.say, first_thread(), attention_row(a), ATTN_FP32);
-    if (!mine)
-        return;
-    state<T> *out = state_of<T>(a, head, (int32_t)blockIdx.z);
-    out->most = s.most, out->total = s.total;
-    for (int c = 0; c < HEAD_CHUNKS; c++) {
-        for (int i = 0; i < 4; i++)
-            out->values[c * CHUNK + lane_id() * 4 + i] = s.acc[c][i];
+    for (int h = 0; h < WARP_HEADS; h++) {
+        if (head0 + h < a.p.heads)
+            plain_store<T>(a, head0 + h, s[h]);
     }
 }
 
@@ -332,6 +380,7 @@ static __device__ void mma_softmax(mma_shared &m, float s[2][4], int n, float sc
 /* grid: head groups, tokens, parts */
 static __global__ void __launch_bounds__(MMA_WARPS *WARP) attend_mma(struct attend_params a)
 {
+    grid_begin();
     extern __shared__ float shared[];
     mma_shared &m = *(mma_shared *)shared;
     int64_t t = a.token + (int32_t)blockIdx.y;
@@ -378,36 +427,53 @@ static __global__ void __launch_bounds__(MMA_WARPS *WARP) attend_mma(struct atte
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-/* Joins the parts of a head in order, brings in the sink, which is one more logit without a value
- * and without the scale of the others, and turns the result back.  grid: heads, tokens; one warp */
-template <typename T> static __global__ void join_parts(const float *sink, struct attend_params a)
+/* This warp's four channels a lane of a head's parts, joined in order under the largest maximum,
+ * which is returned with the sum of probabilities. */
+template <typename T>
+static __device__ void parts_add(const state<T> *s, int parts, T values[4], T *most, T *total)
 {
-    int64_t t = a.token + (int32_t)blockIdx.y;
-    int32_t head = (int32_t)blockIdx.x, n = keys_of(a.p, t).n;
-    T most = -INFINITY, total = 0, values[HEAD_CHUNKS][4] = {};
-    for (int32_t part = 0; part * a.part_keys < n; part++) {
-        const state<T> *s = state_of<T>(a, head, part);
-        T high = s->most > most ? s->most : most;
-        T mine = exp_of(most - high), theirs = exp_of(s->most - high);
-        total = total * mine + s->total * theirs;
-        for (int c = 0; c < HEAD_CHUNKS; c++) {
-            for (int i = 0; i < 4; i++)
-                values[c][i] =
-                    values[c][i] * mine + s->values[c * CHUNK + lane_id() * 4 + i] * theirs;
+    int channel = warp_id() * CHUNK + lane_id() * 4;
+    T high = -INFINITY;
+    for (int part = lane_id(); part < parts; part += WARP)
+        high = s[part].most > high ? s[part].most : high;
+    high = warp_max(high);
+    *total = 0;
+    for (int first = 0; first < parts; first += WARP) {
+        int mine = min(first + lane_id(), parts - 1);
+        T weight = exp_of(s[mine].most - high), share = s[mine].total * weight;
+#pragma unroll 8
+        for (int i = 0; i < min(WARP, parts - first); i++) {
+            T w = __shfl_sync(ALL_LANES, weight, i);
+            *total += __shfl_sync(ALL_LANES, share, i);
+            for (int k = 0; k < 4; k++)
+                values[k] = fma(s[first + i].values[channel + k], w, values[k]);
         }
-        most = high;
     }
+    *most = high;
+}
+
+/* Joins the parts of a head, brings in the sink, which is one more logit without a value and
+ * without the scale of the others, and turns the result back.  grid: heads, tokens; a warp a chunk
+ */
+template <typename T>
+static __global__ void __launch_bounds__(HEAD_CHUNKS *WARP)
+    join_parts(const float *sink, struct attend_params a)
+{
+    grid_begin();
+    int64_t t = a.token + (int32_t)blockIdx.y;
+    int32_t head = (int32_t)blockIdx.x;
+    T most, total, values[4] = {};
+    parts_add<T>(state_of<T>(a, head, 0), ceil_div(keys_of(a.p, t).n, a.part_keys), values, &most,
+                 &total);
     double factor = 1.0 / ((double)total + exp((double)sink[head] - (double)most));
-    float x[HEAD_CHUNKS][4];
-    enum round did = ROUND_NONE;
-    for (int c = 0; c < HEAD_CHUNKS; c++) {
-        for (int i = 0; i < 4; i++)
-            x[c][i] = (float)((double)values[c][i] * factor);
-        did = warp_round(a.p.round, x[c]);
-    }
+    float x[4];
+    for (int i = 0; i < 4; i++)
+        x[i] = (float)((double)values[i] * factor);
+    enum round did = warp_round(a.p.round, x);
     testify(a.say, first_thread(), ROW_ACT_STORE, value_of_round(did));
-    warp_rotate(x[HEAD_CHUNKS - 1], a.p.rope + t * ROPE_ROW, a.p.round, true);
-    store_head(a.p.out + (t * a.p.heads + head) * HEAD_DIM, x);
+    if (warp_id() == HEAD_CHUNKS - 1)
+        warp_rotate(x, a.p.rope + t * ROPE_ROW, a.p.round, true);
+    store4(a.p.out + (t * a.p.heads + head) * HEAD_DIM + warp_id() * CHUNK + lane_id() * 4, x);
 }
 
 /* What the three kinds of arithmetic differ in. */
@@ -433,10 +499,10 @@ static attend_kind kind_of(const struct attention_params *p)
                 sizeof(state<float>)};
     if (p->precise)
         return {attend_plain<double>, join_parts<double>, PLAIN_HEADS,
-                PLAIN_HEADS * WARP,   PLAIN_PART_KEYS,    plain,
+                PLAIN_WARPS * WARP,   PLAIN_PART_KEYS,    plain,
                 sizeof(state<double>)};
     return {attend_plain<float>, join_parts<float>, PLAIN_HEADS,
-            PLAIN_HEADS * WARP,  PLAIN_PART_KEYS,   plain,
+            PLAIN_WARPS * WARP,  PLAIN_PART_KEYS,   plain,
             sizeof(state<float>)};
 }
 
@@ -469,11 +535,9 @@ void cuda_attention(struct backend *base, const struct attention_params *p)
     for (a.token = 0; a.token < p->n; a.token += held) {
         unsigned n = (unsigned)(p->n - a.token < held ? p->n - a.token : held);
         dim3 grid((unsigned)ceil_div(p->heads, kind.heads), n, (unsigned)a.parts);
-        kind.attend<<<grid, (unsigned)kind.threads, kind.shared, b->stream>>>(a);
-        launched("attend");
-        kind.join<<<dim3((unsigned)p->heads, n), WARP, 0, b->stream>>>(weight_floats(b, &p->sink),
-                                                                       a);
-        launched("join_parts");
+        launch(b->stream, "attend", kind.attend, grid, (unsigned)kind.threads, kind.shared, a);
+        launch(b->stream, "join_parts", kind.join, dim3((unsigned)p->heads, n), HEAD_CHUNKS * WARP,
+               0, weight_floats(b, &p->sink), a);
         a.say.n = a.say.place.n_decode = 0; /* one call of the operation */
     }
 }

@@ -10,6 +10,7 @@
 
 static __global__ void rope_rows(struct rope_table_params p)
 {
+    grid_begin();
     int64_t t = blockIdx.x;
     int i = (int)threadIdx.x;
     double angle = p.positions[t] * p.frequency[i], s, c;
@@ -20,8 +21,7 @@ static __global__ void rope_rows(struct rope_table_params p)
 
 void cuda_rope_table(struct backend *base, const struct rope_table_params *p)
 {
-    rope_rows<<<(unsigned)p->n, ROPE_HEAD_DIM / 2, 0, cuda_of(base)->stream>>>(*p);
-    launched("rope_rows");
+    launch(cuda_of(base)->stream, "rope_rows", rope_rows, (unsigned)p->n, ROPE_HEAD_DIM / 2, 0, *p);
 }
 
 static __device__ inline void load_head(const float *from, float x[HEAD_CHUNKS][4])
@@ -84,6 +84,7 @@ static __device__ enum precision_ATTN_QUERY scale_head(float x[HEAD_CHUNKS][4])
 /* One warp a head of a token. */
 static __global__ void query_heads(struct query_params p, struct testimony say)
 {
+    grid_begin();
     int64_t unit = (int64_t)blockIdx.x * (blockDim.x / WARP) + warp_id();
     if (unit >= (int64_t)p.n * p.heads)
         return;
@@ -105,14 +106,14 @@ static __global__ void query_heads(struct query_params p, struct testimony say)
 void cuda_query(struct backend *base, const struct query_params *p)
 {
     unsigned blocks = (unsigned)ceil_div((int64_t)p->n * p->heads, 4);
-    query_heads<<<blocks, 4 * WARP, 0, cuda_of(base)->stream>>>(
-        *p, testimony_of(cuda_of(base), &p->place, p->n));
-    launched("query_heads");
+    launch(cuda_of(base)->stream, "query_heads", query_heads, blocks, 4 * WARP, 0, *p,
+           testimony_of(cuda_of(base), &p->place, p->n));
 }
 
 /* One warp a token. */
 static __global__ void kv_tokens(const void *weight, struct kv_store_params p, struct testimony say)
 {
+    grid_begin();
     int64_t t = blockIdx.x, slot = (p.position + t) % p.ring_slots;
     float x[HEAD_CHUNKS][4];
     load_head(p.kv + t * HEAD_DIM, x);
@@ -126,7 +127,6 @@ void cuda_kv_store(struct backend *base, const struct kv_store_params *p)
 {
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->ring_slots >= SLIDING_WINDOW - 1 + p->n); /* nothing a query of this step needs */
-    kv_tokens<<<(unsigned)p->n, WARP, 0, b->stream>>>(weight_get(b, &p->weight).data, *p,
-                                                      testimony_of(b, &p->place, p->n));
-    launched("kv_tokens");
+    launch(b->stream, "kv_tokens", kv_tokens, (unsigned)p->n, WARP, 0,
+           weight_get(b, &p->weight).data, *p, testimony_of(b, &p->place, p->n));
 }

@@ -4,6 +4,7 @@
 /* grid: tokens */
 static __global__ void store_tokens(const float *ape, struct compressor_store_params p)
 {
+    grid_begin();
     int64_t t = blockIdx.x, position = p.position + t;
     int64_t slot = position % p.ring_slots * p.width;
     ape += position % p.ratio * p.width;
@@ -18,8 +19,8 @@ void cuda_compressor_store(struct backend *base, const struct compressor_store_p
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->ape.store == STORE_F32 && p->ape.rows == p->ratio && p->ape.cols == p->width);
     ASSERT(p->ring_slots >= p->n); /* tokens are stored side by side */
-    store_tokens<<<(unsigned)p->n, 256, 0, b->stream>>>(weight_floats(b, &p->ape), *p);
-    launched("store_tokens");
+    launch(b->stream, "store_tokens", store_tokens, (unsigned)p->n, 256, 0,
+           weight_floats(b, &p->ape), *p);
 }
 
 /* Of the rows that a block pools: its own and, when blocks overlap, the first halves of the block
@@ -77,6 +78,7 @@ template <int N>
 static __global__ void pool_blocks(const void *weight, struct compressor_pool_params p,
                                    struct testimony say)
 {
+    grid_begin();
     __shared__ float row[N * CHUNK];
     int64_t block = p.block + blockIdx.x;
     pooled_rows rows = rows_of_block(p, block);
@@ -112,15 +114,17 @@ void cuda_compressor_pool(struct backend *base, const struct compressor_pool_par
     struct testimony say = testimony_of(b, &p->place, p->n);
     const void *weight = weight_get(b, &p->weight).data;
     if (p->dim == HEAD_DIM)
-        pool_blocks<HEAD_DIM / CHUNK><<<(unsigned)p->n, HEAD_DIM, 0, b->stream>>>(weight, *p, say);
+        launch(b->stream, "pool_blocks", pool_blocks<HEAD_DIM / CHUNK>, (unsigned)p->n, HEAD_DIM, 0,
+               weight, *p, say);
     else
-        pool_blocks<1><<<(unsigned)p->n, INDEX_HEAD_DIM, 0, b->stream>>>(weight, *p, say);
-    launched("pool_blocks");
+        launch(b->stream, "pool_blocks", pool_blocks<1>, (unsigned)p->n, INDEX_HEAD_DIM, 0, weight,
+               *p, say);
 }
 
 /* One warp a head of a token. */
 static __global__ void index_queries(struct index_query_params p, struct testimony say)
 {
+    grid_begin();
     int64_t unit = (int64_t)blockIdx.x * (blockDim.x / WARP) + warp_id();
     if (unit >= (int64_t)p.n * p.heads)
         return;
@@ -136,7 +140,7 @@ void cuda_index_query(struct backend *base, const struct index_query_params *p)
 {
     struct cuda_backend *b = cuda_of(base);
     static_assert(INDEX_HEAD_DIM == CHUNK, "a warp holds an index head");
-    index_queries<<<(unsigned)ceil_div((int64_t)p->n * p->heads, 4), 4 * WARP, 0, b->stream>>>(
-        *p, testimony_of(b, &p->place, p->n));
-    launched("index_queries");
+    launch(b->stream, "index_queries", index_queries,
+           (unsigned)ceil_div((int64_t)p->n * p->heads, 4), 4 * WARP, 0, *p,
+           testimony_of(b, &p->place, p->n));
 }

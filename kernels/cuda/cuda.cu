@@ -139,7 +139,7 @@ static size_t scratch_carve(struct cuda_backend *b, char *base)
         {&b->bfloat.part[2], tokens * l->cols * 2},
         {&b->bfloat.n_parts, tokens},
         {&b->witness, (int64_t)sizeof *b->witness},
-        {&b->mixes, tokens * (HC_MIX + 1) * 8},
+        {&b->mixes, tokens * MIX_PARTS * (HC_MIX + 1) * 8},
         {&b->attention_states, (int64_t)ATTENTION_STATES_BYTES},
         {&b->index_scores, (int64_t)INDEX_SCORES_MAX * 8},
         {&b->router, tokens * l->experts * 4},

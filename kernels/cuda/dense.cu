@@ -7,6 +7,7 @@
 static __global__ void embed_tokens(struct weight table, const int32_t *ids, int32_t copies,
                                     float *out)
 {
+    grid_begin();
     int64_t t = blockIdx.x, hidden = table.cols;
     const uint16_t *row = (const uint16_t *)table.data + ids[t] * hidden;
     for (int32_t c = (int32_t)threadIdx.x; c < hidden; c += (int32_t)blockDim.x) {
@@ -20,40 +21,68 @@ void cuda_embed(struct backend *base, const struct embed_params *p)
 {
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->table.store == STORE_BF16);
-    embed_tokens<<<(unsigned)p->n, 256, 0, b->stream>>>(weight_get(b, &p->table), p->ids, p->copies,
-                                                        p->out);
-    launched("embed_tokens");
+    launch(b->stream, "embed_tokens", embed_tokens, (unsigned)p->n, 256, 0,
+           weight_get(b, &p->table), p->ids, p->copies, p->out);
 }
 
 /* ---- norm ----------------------------------------------------------------------------------- */
 
 #define NORM_THREADS 256
+/* Chunks of a row that a warp holds; longer rows are read twice. */
+#define NORM_HELD 4
+
+static __device__ inline void norm_store(float v[4], const float w[4], double factor,
+                                         enum round round, int chunk, float *out,
+                                         const testimony &say)
+{
+    for (int i = 0; i < 4; i++)
+        v[i] = (float)((double)(v[i] * w[i]) * factor);
+    enum round did = warp_round(round, v);
+    testify(say, first_thread() && chunk == 0, ROW_ACT_STORE, value_of_round(did));
+    store4(out + chunk * CHUNK + lane_id() * 4, v);
+}
 
 /* One block a row; x may be out, as each value is read and written by one thread. */
 static __global__ void norm_rows(const float *x, const void *weight, int32_t width,
                                  enum round round, float *out, struct testimony say)
 {
-    __shared__ double shared[NORM_THREADS / WARP];
+    constexpr int WARPS = NORM_THREADS / WARP;
+    __shared__ double shared[WARPS];
     int64_t row = (int64_t)blockIdx.x * width;
+    int chunks = width / CHUNK;
+    float held[NORM_HELD][4] = {}, w[NORM_HELD][4] = {};
+#pragma unroll
+    for (int i = 0; i < NORM_HELD; i++) { /* these do not depend on other kernels */
+        if (warp_id() + i * WARPS < chunks)
+            load4_bf16(weight, (warp_id() + i * WARPS) * CHUNK + lane_id() * 4, w[i]);
+    }
+    grid_begin();
+#pragma unroll
+    for (int i = 0; i < NORM_HELD; i++) {
+        if (warp_id() + i * WARPS < chunks)
+            load4(x + row + (warp_id() + i * WARPS) * CHUNK + lane_id() * 4, held[i]);
+    }
     double sum = 0;
-#pragma unroll 4
-    for (int32_t at = (int32_t)threadIdx.x * 4; at < width; at += NORM_THREADS * 4) {
+#pragma unroll
+    for (int i = 0; i < NORM_HELD * 4; i++)
+        sum += (double)held[i / 4][i % 4] * held[i / 4][i % 4];
+    for (int chunk = warp_id() + NORM_HELD * WARPS; chunk < chunks; chunk += WARPS) {
         float v[4];
-        load4(x + row + at, v);
+        load4(x + row + chunk * CHUNK + lane_id() * 4, v);
         for (int i = 0; i < 4; i++)
             sum += (double)v[i] * v[i];
     }
     double factor = 1.0 / sqrt(block_sum(sum, shared) / width + RMS_NORM_EPS);
-    for (int32_t chunk = warp_id(); chunk < width / CHUNK; chunk += NORM_THREADS / WARP) {
-        float v[4], w[4];
-        int32_t at = chunk * CHUNK + lane_id() * 4;
-        load4(x + row + at, v);
-        load4_bf16(weight, at, w);
-        for (int i = 0; i < 4; i++)
-            v[i] = (float)((double)(v[i] * w[i]) * factor);
-        enum round did = warp_round(round, v);
-        testify(say, first_thread() && chunk == 0, ROW_ACT_STORE, value_of_round(did));
-        store4(out + row + at, v);
+#pragma unroll
+    for (int i = 0; i < NORM_HELD; i++) {
+        if (warp_id() + i * WARPS < chunks)
+            norm_store(held[i], w[i], factor, round, warp_id() + i * WARPS, out + row, say);
+    }
+    for (int chunk = warp_id() + NORM_HELD * WARPS; chunk < chunks; chunk += WARPS) {
+        float v[4], u[4];
+        load4(x + row + chunk * CHUNK + lane_id() * 4, v);
+        load4_bf16(weight, chunk * CHUNK + lane_id() * 4, u);
+        norm_store(v, u, factor, round, chunk, out + row, say);
     }
 }
 
@@ -61,10 +90,9 @@ void cuda_rms_norm(struct backend *base, const struct rms_norm_params *p)
 {
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->weight.store == STORE_BF16 && p->weight.rows == p->width && p->width % CHUNK == 0);
-    norm_rows<<<(unsigned)p->n, NORM_THREADS, 0, b->stream>>>(p->x, weight_get(b, &p->weight).data,
-                                                              p->width, p->round, p->out,
-                                                              testimony_of(b, &p->place, p->n));
-    launched("norm_rows");
+    launch(b->stream, "norm_rows", norm_rows, (unsigned)p->n, NORM_THREADS, 0, p->x,
+           weight_get(b, &p->weight).data, p->width, p->round, p->out,
+           testimony_of(b, &p->place, p->n));
 }
 
 /* ---- products ------------------------------------------------------------------------------- */

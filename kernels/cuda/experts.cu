@@ -54,6 +54,7 @@ static __global__ void __launch_bounds__(ROUTE_THREADS)
     route_tokens(const float *router, int32_t experts, const float *bias, const int64_t *tid2eid,
                  struct route_params p, struct testimony say)
 {
+    grid_begin();
     __shared__ double score[EXPERTS_MAX], key[EXPERTS_MAX];
     __shared__ int32_t chosen[TOP_EXPERTS_MAX];
     int64_t t = blockIdx.x;
@@ -101,9 +102,8 @@ void cuda_route(struct backend *base, const struct route_params *p)
     products_run(b, &products);
     const float *bias = p->bias.data == NULL ? NULL : weight_floats(b, &p->bias);
     const int64_t *table = (const int64_t *)weight_get(b, &p->tid2eid).data;
-    route_tokens<<<(unsigned)p->n, ROUTE_THREADS, 0, b->stream>>>(b->router, p->gate.rows, bias,
-                                                                  table, *p, products.say);
-    launched("route_tokens");
+    launch(b->stream, "route_tokens", route_tokens, (unsigned)p->n, ROUTE_THREADS, 0, b->router,
+           p->gate.rows, bias, table, *p, products.say);
 }
 
 /* ---- sorting entries ------------------------------------------------------------------------ */
@@ -149,6 +149,7 @@ static __device__ uint32_t block_before(uint32_t mine, uint32_t *shared)
  * order of tokens, so that the order is the same every time. */
 static __global__ void sort_entries(struct sort_params p)
 {
+    grid_begin();
     __shared__ int32_t count[SORT_THREADS], chosen[CHOICES_MAX];
     __shared__ uint32_t before[SORT_THREADS / WARP];
     int32_t e = (int32_t)threadIdx.x;
@@ -184,19 +185,37 @@ static __global__ void sort_entries(struct sort_params p)
     }
 }
 
+static void sort_run(struct cuda_backend *b, const struct experts_params *p, int32_t per_item)
+{
+    struct sort_params sort = {p->chosen,
+                               p->weights,
+                               p->n,
+                               p->top,
+                               p->top + p->n_shared,
+                               p->n_routed,
+                               p->n_routed + p->n_shared};
+    sort.per_item = per_item;
+    sort.entry_token = b->entry_token, sort.entry_of = b->entry_of, sort.n_items = b->n_items;
+    sort.entry_weight = b->entry_weight, sort.items = b->items;
+    launch(b->stream, "sort_entries", sort_entries, 1, SORT_THREADS, 0, sort);
+}
+
 /* ---- the layer ------------------------------------------------------------------------------ */
 
-/* grid: chunks of hidden, tokens; one warp a block.  In order of the token's choices. */
+/* grid: chunks of hidden, tokens; one warp a block.  In order of the token's choices; entry_of
+ * NULL: so are the entries. */
 template <typename T>
 static __global__ void sum_tokens(const float *down, const int32_t *entry_of,
                                   struct experts_params p, struct testimony say)
 {
+    grid_begin();
     int64_t t = blockIdx.y;
     int32_t at = (int32_t)blockIdx.x * CHUNK + lane_id() * 4, width = p.top + p.n_shared;
     T sum[4] = {};
     float v[4];
     for (int32_t i = 0; i < width; i++) {
-        load4(down + (int64_t)entry_of[t * width + i] * p.hidden + at, v);
+        int64_t entry = entry_of == NULL ? i : entry_of[t * width + i];
+        load4(down + entry * p.hidden + at, v);
         for (int k = 0; k < 4; k++)
             sum[k] += v[k];
         if (p.scale == MOE_SCALE_KERNEL && i == p.top - 1) {
@@ -229,13 +248,10 @@ void cuda_experts(struct backend *base, const struct experts_params *p)
     ASSERT(p->n <= b->limits.tokens && p->inner <= b->limits.inner);
     ASSERT(p->inner % CHUNK == 0 && p->hidden % CHUNK == 0);
     ASSERT(p->n * p->top <= CHOICES_MAX);
-    int32_t n = p->n * width;
-    struct sort_params sort = {p->chosen, p->weights, p->n, p->top, width, p->n_routed, experts};
-    sort.per_item = item_entries(n, experts);
-    sort.entry_token = b->entry_token, sort.entry_of = b->entry_of, sort.n_items = b->n_items;
-    sort.entry_weight = b->entry_weight, sort.items = b->items;
-    sort_entries<<<1, SORT_THREADS, 0, b->stream>>>(sort);
-    launched("sort_entries");
+    int32_t n = p->n * width, per_item = item_entries(n, experts);
+    bool one = p->n == 1; /* its entries are in order */
+    if (!one)
+        sort_run(b, p, per_item);
 
     struct testimony say = testimony_of(b, &p->place, p->n);
     struct prepare in = {.x = p->x,
@@ -251,13 +267,15 @@ void cuda_experts(struct backend *base, const struct experts_params *p)
     in.half = p->precise ? NULL : &b->half;
     prepare_run(b, &in);
     struct expert_products products = {
-        weight_experts(b, p->experts, experts), n, experts, p->inner, p->hidden, sort.per_item};
+        weight_experts(b, p->experts, experts), n, experts, p->inner, p->hidden, per_item};
+    products.chosen = one ? p->chosen : NULL, products.top = p->top;
+    products.n_routed = p->n_routed;
     products.precise = p->precise, products.round = p->round_out, products.say = say;
     expert_products_run(b, &products);
 
     struct prepare mid = {.x = b->gate,
                           .up = b->up,
-                          .weight = b->entry_weight,
+                          .weight = one ? p->weights : b->entry_weight,
                           .limit = p->limit,
                           .rows = n,
                           .x_rows = n,
@@ -276,9 +294,11 @@ void cuda_experts(struct backend *base, const struct experts_params *p)
     expert_products_run(b, &products);
 
     dim3 grid((unsigned)(p->hidden / CHUNK), (unsigned)p->n);
+    const int32_t *entry_of = one ? NULL : b->entry_of;
     if (p->precise)
-        sum_tokens<double><<<grid, WARP, 0, b->stream>>>(b->down, b->entry_of, *p, say);
+        launch(b->stream, "sum_tokens", sum_tokens<double>, grid, WARP, 0, b->down, entry_of, *p,
+               say);
     else
-        sum_tokens<float><<<grid, WARP, 0, b->stream>>>(b->down, b->entry_of, *p, say);
-    launched("sum_tokens");
+        launch(b->stream, "sum_tokens", sum_tokens<float>, grid, WARP, 0, b->down, entry_of, *p,
+               say);
 }

@@ -11,174 +11,17 @@
  * block take every 8th chunk of the same 16 rows; how many depends on the row's length alone, and
  * columns of an instruction do not see each other, so a token's result does not depend on the call.
  */
-#include "kernels/cuda/products.cuh"
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/split.cuh"
 
 /* Warps that share 16 rows. */
 #define SLICES_MAX 8
+/* The longest row that blocks make ready themselves: 48 KB of shared memory. */
+#define ALONE_COLS_MAX 8192
 /* Warps of a block that sums in double, and what one of them takes at once: few rows spread over
  * the multiprocessors, or many, so that conversions to double are shared. */
 #define PRECISE_WARPS  4
 #define PRECISE_ROWS   4
 #define PRECISE_TOKENS 4
-
-/* ---- making rows ready ---------------------------------------------------------------------- */
-
-struct prepare_params {
-    struct prepare p;
-    struct operand half, bfloat; /* without n_parts when nobody wants them */
-};
-
-static __device__ inline float swiglu(float gate, float up, float limit, float weight)
-{
-    float a = fminf(gate, limit), b = fmaxf(fminf(up, limit), -limit);
-    return a / (expf(-a) + 1.0f) * b * weight;
-}
-
-static __device__ inline float swiglu_precise(float gate, float up, double limit, float weight)
-{
-    double a = fmin((double)gate, limit), b = fmax(fmin((double)up, limit), -limit);
-    return (float)(a / (1 + exp(-a)) * b * weight);
-}
-
-/* x of one chunk in front of the rounding that counts. */
-static __device__ inline void raw_chunk(const prepare &p, int64_t row, int32_t column, float x[4])
-{
-    load4(p.x + row % p.x_rows * p.cols + column, x);
-    if (p.up == NULL)
-        return;
-    float up[4], weight = p.weight[row], limit = (float)p.limit;
-    load4(p.up + row * p.cols + column, up);
-    for (int i = 0; i < 4; i++)
-        x[i] = p.precise ? swiglu_precise(x[i], up[i], limit, weight)
-                         : swiglu(x[i], up[i], limit, weight);
-    warp_round(p.round_mid, x);
-}
-
-static __device__ inline void testify_clamp(const prepare &p, bool first)
-{
-    float limit = (float)p.limit;
-    testify(p.say, first, p.up == NULL ? SAY_NOTHING : ROW_MOE_CLAMP,
-            isfinite(limit) ? MOE_CLAMP_ON : MOE_CLAMP_OFF, limit);
-}
-
-/* The scale of all of a row, for NVFP4. */
-static __device__ float row_scale(const prepare &p, int64_t row, float *shared)
-{
-    float amax = 0;
-    for (int chunk = warp_id(); chunk < p.cols / CHUNK; chunk += blockDim.x / WARP) {
-        float x[4];
-        raw_chunk(p, row, chunk * CHUNK + lane_id() * 4, x);
-        for (int i = 0; i < 4; i++)
-            amax = fmaxf(amax, fabsf(x[i]));
-    }
-    amax = warp_max(amax);
-    if (lane_id() == 0)
-        shared[warp_id()] = amax;
-    __syncthreads();
-    for (int i = 0; i < (int)(blockDim.x / WARP); i++)
-        amax = fmaxf(amax, shared[i]);
-    return amax / (6.0f * 448.0f);
-}
-
-/* Up to three float16 numbers a value, after division by a power of two that brings the largest of
- * the chunk to 2^14..2^15.  What is 2^39 times smaller than that is lost.  @return parts needed */
-static __device__ inline int split_half(const float x[4], const struct operand &o, int64_t row,
-                                        int64_t at, int chunk, int chunks)
-{
-    float amax = 0;
-    for (int i = 0; i < 4; i++)
-        amax = fmaxf(amax, fabsf(x[i]));
-    int exponent = (int)(__float_as_uint(warp_max(amax)) >> 23) - 14;
-    exponent = exponent < 1 ? 1 : exponent;
-    float inverse = __uint_as_float((uint32_t)(254 - exponent) << 23);
-    if (lane_id() == 0)
-        o.scale[row * chunks + chunk] = __uint_as_float((uint32_t)exponent << 23);
-    int n = 1;
-    float rest[4];
-    for (int i = 0; i < 4; i++)
-        rest[i] = x[i] * inverse;
-    for (int part = 0; part < OPERAND_PARTS; part++) {
-        uint16_t bits[4];
-        for (int i = 0; i < 4; i++) {
-            __half h = __float2half_rn(rest[i]);
-            bits[i] = __half_as_ushort(h);
-            rest[i] -= __half2float(h);
-            n = (bits[i] & 0x7fff) != 0 ? part + 1 : n;
-        }
-        *(ushort4 *)(o.part[part] + at) = make_ushort4(bits[0], bits[1], bits[2], bits[3]);
-    }
-    return n;
-}
-
-static __device__ inline int split_bfloat(const float x[4], const struct operand &o, int64_t at)
-{
-    int n = 1;
-    float rest[4] = {x[0], x[1], x[2], x[3]};
-    for (int part = 0; part < OPERAND_PARTS; part++) {
-        uint16_t bits[4];
-        for (int i = 0; i < 4; i++) {
-            float h = round_bf16(rest[i]);
-            bits[i] = (uint16_t)(__float_as_uint(h) >> 16);
-            rest[i] -= h;
-            n = (bits[i] & 0x7fff) != 0 ? part + 1 : n;
-        }
-        *(ushort4 *)(o.part[part] + at) = make_ushort4(bits[0], bits[1], bits[2], bits[3]);
-    }
-    return n;
-}
-
-/* One block a row. */
-static __global__ void prepare_rows(struct prepare_params k)
-{
-    __shared__ int parts_half, parts_bfloat;
-    __shared__ float most[WARP];
-    const struct prepare &p = k.p;
-    int64_t row = blockIdx.x;
-    int chunks = p.cols / CHUNK, half = 1, bfloat = 1;
-    bool other = row >= p.other;
-    enum round round = other ? p.round_other : p.round_in;
-    float all = round == ROUND_NVFP4 ? row_scale(p, row, most) : 0;
-    if (threadIdx.x == 0)
-        parts_half = parts_bfloat = 1;
-    __syncthreads();
-    for (int chunk = warp_id(); chunk < chunks; chunk += blockDim.x / WARP) {
-        float x[4];
-        int32_t column = chunk * CHUNK + lane_id() * 4;
-        int64_t at = row * p.cols + column;
-        raw_chunk(p, row, column, x);
-        testify_clamp(p, first_thread() && column == 0);
-        enum round did = round == ROUND_NVFP4 ? warp_round_nvfp4(all, x) : warp_round(round, x);
-        testify(p.say, column == 0 && (row == 0 || row == p.other), other ? p.other_row : p.in_row,
-                value_of_round(did));
-        if (p.rounded != NULL)
-            store4(p.rounded + at, x);
-        if (k.half.n_parts != NULL)
-            half = max(half, split_half(x, k.half, row, at, chunk, chunks));
-        if (k.bfloat.n_parts != NULL)
-            bfloat = max(bfloat, split_bfloat(x, k.bfloat, at));
-    }
-    atomicMax(&parts_half, half);
-    atomicMax(&parts_bfloat, bfloat);
-    __syncthreads();
-    if (threadIdx.x == 0 && k.half.n_parts != NULL)
-        k.half.n_parts[row] = (uint8_t)parts_half;
-    if (threadIdx.x == 0 && k.bfloat.n_parts != NULL)
-        k.bfloat.n_parts[row] = (uint8_t)parts_bfloat;
-}
-
-void prepare_run(struct cuda_backend *b, const struct prepare *p)
-{
-    struct prepare_params k = {*p, {}, {}};
-    ASSERT(p->cols % CHUNK == 0);
-    if (p->half != NULL)
-        k.half = *p->half;
-    if (p->bfloat != NULL)
-        k.bfloat = *p->bfloat;
-    int warps = p->cols / CHUNK < 16 ? p->cols / CHUNK : 16;
-    prepare_rows<<<(unsigned)p->rows, (unsigned)(warps * WARP), 0, b->stream>>>(k);
-    launched("prepare_rows");
-}
 
 /* ---- float32 on the tensor cores ------------------------------------------------------------ */
 
@@ -261,15 +104,18 @@ static __device__ inline void chunk_run(const lane_row<S> &a, const lane_row<S> 
     }
 }
 
-/* Chunks slice, slice + slices, ... of 16 rows from row0 on, for NT * 8 tokens.  Loads of several
- * chunks are on their way together: that is what the memory's latency asks for.
+/* Chunks slice, slice + slices, ... of 16 rows from row0 on, for NT * 8 tokens.  For one column of
+ * tokens many warps wait for memory together, so that each has few registers; for more of them
+ * loads of several chunks are on their way together.
  * x_row: shared; the row of x of each token. */
 template <enum store S, int NT, bool ONE>
 static __device__ void slice_run(const struct weight &w, int row0, const struct operand &x,
                                  const int32_t *x_row, int parts, int slice, int slices,
                                  float acc[NT][4])
 {
-    constexpr int DEPTH = S == STORE_FP4 ? 4 : 2;
+    constexpr int DEPTH = NT == 1                  ? (lane_row<S>::FOUR_BITS ? 2 : 1)
+                          : lane_row<S>::FOUR_BITS ? 4
+                                                   : 2;
     const int g = lane_id() / 4, t = lane_id() % 4, chunks = w.cols / CHUNK;
     const int row_a = min(row0 + g, w.rows - 1), row_b = min(row0 + g + 8, w.rows - 1);
     const lane_tokens<NT> l = tokens_of<S, NT>(x, x_row, w.cols);
@@ -287,7 +133,9 @@ static __device__ void slice_run(const struct weight &w, int row0, const struct 
             int chunk = first + d * slices;
             if (chunk >= chunks)
                 break;
-            float scale = S == STORE_FP4 ? FP4_HALF_SCALE : 1;
+            float scale = S == STORE_FP4     ? FP4_HALF_SCALE
+                          : S == STORE_NVFP4 ? NVFP4_HALF_SCALE * w.global
+                                             : 1;
             if (S == STORE_FP8)
                 scale = e8m0_value(w.scale[row0 / FP8_BLOCK * chunks + chunk]);
             chunk_run<S, NT, ONE>(a[d], b[d], l, x.scale, scale, chunk, parts, acc);
@@ -320,6 +168,8 @@ static __device__ void store_run(const struct weight &w, int row0, const struct 
 {
     if (w.store == STORE_FP4)
         slice_run<STORE_FP4, NT, ONE>(w, row0, half, x_row, parts, slice, slices, acc);
+    else if (w.store == STORE_NVFP4)
+        slice_run<STORE_NVFP4, NT, ONE>(w, row0, half, x_row, parts, slice, slices, acc);
     else if (w.store == STORE_FP8)
         slice_run<STORE_FP8, NT, ONE>(w, row0, half, x_row, parts, slice, slices, acc);
     else if constexpr (BFLOAT)
@@ -397,25 +247,90 @@ struct product_launch {
     struct product_block list[LINEAR_OUTS_MAX];
     int32_t n, tokens, groups, rank; /* rank: rows of a group */
     struct operand half, bfloat;
+    const float *x; /* one token: before round_in, which the blocks do; NULL: rows are ready */
+    enum round round_in;
+    int in_row; /* as of struct products, with x */
     struct testimony say;
 };
 
+/* The matrix that a tile of the launch belongs to. */
+static __device__ inline const struct product_block &block_of_tile(const product_launch &p,
+                                                                   int tile)
+{
+    int at = 0;
+    while (at + 1 < p.n && tile >= p.list[at + 1].first_tile)
+        at++;
+    return p.list[at];
+}
+
+/* A row of x made ready by the block that multiplies it, in shared memory: for one token a kernel
+ * of its own takes longer.  @return parts */
+static __device__ int row_ready(const product_launch &p, int cols, int64_t row, bool bfloat,
+                                float *shared, operand *o)
+{
+    constexpr int AHEAD = 4; /* loads on their way together */
+    __shared__ int needed;
+    int chunks = cols / CHUNK, warps = (int)(blockDim.x / WARP), parts = 1;
+    o->scale = shared;
+    for (int part = 0; part < OPERAND_PARTS; part++)
+        o->part[part] = (uint16_t *)(shared + (chunks + 3) / 4 * 4) + part * cols;
+    if (threadIdx.x == 0)
+        needed = 1;
+    __syncthreads();
+    for (int first = warp_id(); first < chunks; first += AHEAD * warps) {
+        float x[AHEAD][4];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            load4(p.x + row * cols + min(first + i * warps, chunks - 1) * CHUNK + lane_id() * 4,
+                  x[i]);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            int chunk = first + i * warps, at = chunk * CHUNK + lane_id() * 4;
+            if (chunk >= chunks)
+                break;
+            enum round did = warp_round(p.round_in, x[i]);
+            testify(p.say, blockIdx.x == 0 && at == 0, p.in_row, value_of_round(did));
+            parts = max(parts, bfloat ? split_bfloat(x[i], *o, at)
+                                      : split_half(x[i], *o, 0, at, chunk, chunks));
+        }
+    }
+    atomicMax(&needed, parts);
+    __syncthreads();
+    return needed;
+}
+
+/* Bytes of row_ready. */
+static size_t ready_bytes(int32_t cols)
+{
+    return (size_t)((cols / CHUNK + 3) / 4 * 4) * sizeof(float) +
+           (size_t)cols * OPERAND_PARTS * sizeof(uint16_t);
+}
+
 template <int NT>
-static __global__ void __launch_bounds__(SLICES_MAX *WARP) product_tiles(struct product_launch p)
+static __global__ void __launch_bounds__(SLICES_MAX *WARP, NT == 1 ? 3 : 1)
+    product_tiles(struct product_launch p)
 {
     extern __shared__ float shared[];
     __shared__ int32_t x_row[NT * TILE_COLS];
-    int at = 0;
-    while (at + 1 < p.n && (int)blockIdx.x >= p.list[at + 1].first_tile)
-        at++;
-    const struct product_block &m = p.list[at];
+    grid_begin();
+    const struct product_block &m = block_of_tile(p, (int)blockIdx.x);
     int row0 = ((int)blockIdx.x - m.first_tile) * TILE_ROWS;
     int token0 = (int)blockIdx.y * NT * TILE_COLS, n = min(p.tokens - token0, NT * TILE_COLS);
-    int mine = token0 + min((int)threadIdx.x, n - 1);
-    const uint8_t *n_parts = m.w.store == STORE_BF16 ? p.bfloat.n_parts : p.half.n_parts;
-    int parts = tile_rows<NT>(x_row, n, mine * p.groups + row0 / p.rank, n_parts);
+    bool bfloat = m.w.store == STORE_BF16;
     tile_out out = {m.y + (int64_t)token0 * m.w.rows, m.w.rows,    n,        m.round,
                     row0 == 0 && token0 == 0,         m.round_row, m.sum_row};
+    if (NT == 1 && p.x != NULL) {
+        operand o;
+        if (threadIdx.x < TILE_COLS)
+            x_row[threadIdx.x] = 0;
+        int values = (int)(blockDim.x / WARP) * TILE_ROWS * NT * TILE_COLS;
+        int parts = row_ready(p, m.w.cols, row0 / p.rank, bfloat, shared + values, &o);
+        tile_run<NT, true>(m.w, row0, o, o, x_row, parts, out, p.say, shared);
+        return;
+    }
+    int mine = token0 + min((int)threadIdx.x, n - 1);
+    int parts = tile_rows<NT>(x_row, n, mine * p.groups + row0 / p.rank,
+                              bfloat ? p.bfloat.n_parts : p.half.n_parts);
     tile_run<NT, true>(m.w, row0, p.half, p.bfloat, x_row, parts, out, p.say, shared);
 }
 
@@ -423,7 +338,9 @@ struct expert_launch {
     const struct expert_weights *experts;
     const struct item *items;
     const int32_t *n_items;
-    const int32_t *entry_token; /* NULL: the entry's own row */
+    const int32_t *chosen;      /* NULL: items; else of the one token of the step */
+    int32_t top, n_routed;      /* with chosen */
+    const int32_t *entry_token; /* with items */
     float *y[2];                /* of w1 and w3, or of w2 alone */
     int32_t rows, tiles;        /* tiles of one matrix */
     bool second;
@@ -441,18 +358,41 @@ static __device__ inline const struct weight &expert_matrix(const expert_launch 
     return p.second ? e.w2 : which == 0 ? e.w1 : e.w3;
 }
 
+/* Entries of one token need no sorting: its choices ascend, and the shared experts follow. */
+static __device__ inline int items_of(const expert_launch &p)
+{
+    return p.chosen != NULL ? (int)gridDim.y : *p.n_items;
+}
+
+static __device__ inline struct item item_at(const expert_launch &p, int i)
+{
+    if (p.chosen != NULL)
+        return {i < p.top ? p.chosen[i] : p.n_routed + i - p.top, i, 1};
+    return p.items[i];
+}
+
+/* The row of x of an entry; shared experts, whose input is rounded by itself, have the second
+ * half of the rows. */
+static __device__ inline int row_of_entry(const expert_launch &p, int entry)
+{
+    if (p.second)
+        return entry;
+    return p.chosen != NULL ? entry >= p.top : p.entry_token[entry];
+}
+
 template <int NT>
-static __global__ void __launch_bounds__(SLICES_MAX *WARP) expert_tiles(struct expert_launch p)
+static __global__ void __launch_bounds__(SLICES_MAX *WARP, NT == 1 ? 4 : 2)
+    expert_tiles(struct expert_launch p)
 {
     extern __shared__ float shared[];
     __shared__ int32_t x_row[NT * TILE_COLS];
-    if ((int)blockIdx.y >= *p.n_items)
+    grid_begin();
+    if ((int)blockIdx.y >= items_of(p))
         return;
-    struct item item = p.items[blockIdx.y];
+    struct item item = item_at(p, (int)blockIdx.y);
     int which = (int)blockIdx.x / p.tiles, row0 = (int)blockIdx.x % p.tiles * TILE_ROWS;
     struct weight w = expert_matrix(p, item.expert, which);
-    int entry = item.first + min((int)threadIdx.x, item.n - 1);
-    int row = p.entry_token == NULL ? entry : p.entry_token[entry];
+    int row = row_of_entry(p, item.first + min((int)threadIdx.x, item.n - 1));
     const uint8_t *n_parts = w.store == STORE_BF16 ? p.bfloat.n_parts : p.half.n_parts;
     int parts = tile_rows<NT>(x_row, item.n, row, n_parts);
     tile_out out = {p.y[which] + (int64_t)item.first * p.rows, p.rows,      item.n,   p.round,
@@ -462,22 +402,27 @@ static __global__ void __launch_bounds__(SLICES_MAX *WARP) expert_tiles(struct e
 
 /* ---- sums in double ------------------------------------------------------------------------- */
 
-/* ROWS rows from `row` on times TOKENS rows of x, by one warp; each sum in the same order. */
+/* This warp's part of ROWS rows from `row` on times TOKENS rows of x: every PRECISE_WARPSth chunk,
+ * in the same order whatever ROWS and TOKENS are.  Rows of x are rounded on the way. */
 template <int ROWS, int TOKENS>
-static __device__ void precise_tile(const struct weight &w, int row, const float *const *x,
-                                    double sum[ROWS][TOKENS])
+static __device__ enum round precise_part(const struct weight &w, int row, const float *const *x,
+                                          enum round round_in, double sum[ROWS][TOKENS])
 {
+    enum round did = ROUND_NONE;
     for (int i = 0; i < ROWS * TOKENS; i++)
         sum[i / TOKENS][i % TOKENS] = 0;
 #pragma unroll ROWS == 1 ? 8 : 2
-    for (int chunk = 0; chunk < w.cols / CHUNK; chunk++) {
+    for (int chunk = warp_id(); chunk < w.cols / CHUNK; chunk += PRECISE_WARPS) {
         float v[ROWS][4], token[TOKENS][4];
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
             weight_quad(w, min(row + r, w.rows - 1), chunk, lane_id(), v[r]);
 #pragma unroll
-        for (int i = 0; i < TOKENS; i++)
+        for (int i = 0; i < TOKENS; i++) {
             load4(x[i] + chunk * CHUNK + lane_id() * 4, token[i]);
+            if constexpr (ROWS == 1)
+                did = warp_round(round_in, token[i]);
+        }
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             double values[TOKENS];
@@ -496,84 +441,94 @@ static __device__ void precise_tile(const struct weight &w, int row, const float
 #pragma unroll
     for (int i = 0; i < ROWS * TOKENS; i++)
         sum[i / TOKENS][i % TOKENS] = warp_sum(sum[i / TOKENS][i % TOKENS]);
+    return did;
 }
 
-/* Of the sum's rounding; in_row: of an input that was taken as it is. */
+/* Where a block's sums go: row r of token i to y + i * stride + r; and what it says. */
+struct precise_out {
+    float *y;
+    int64_t stride;
+    int rows, n;
+    enum round round;
+    bool first;
+};
+
+/* in_row: of the input, which is rounded as in_round says on the way */
 struct precise_say {
     struct testimony say;
     int round_row, sum_row, in_row;
+    enum round in_round;
 };
 
-static __device__ void precise_store(double sum, enum round round, float *y, const precise_say &s)
-{
-    enum round did;
-    float value = stored(round, (float)sum, &did);
-    if (lane_id() == 0)
-        *y = value;
-    testify(s.say, first_thread(), s.round_row, value_of_round(did));
-    testify(s.say, first_thread(), s.sum_row, SUM_F64);
-    testify(s.say, first_thread(), s.in_row, value_of_round(ROUND_NONE));
-}
-
-/* Where a tile's sums go: row r of token i to y + i * stride + r. */
+/* All of a block: its warps' parts, then their sum in order. */
 template <int ROWS, int TOKENS>
-static __device__ void precise_tile_store(const double sum[ROWS][TOKENS], int rows, int n,
-                                          enum round round, float *y, int64_t stride,
-                                          precise_say &s)
+static __device__ void precise_tile(const struct weight &w, int row, const float *const *x,
+                                    const precise_out &out, const precise_say &s)
 {
+    __shared__ double parts[PRECISE_WARPS][ROWS * TOKENS];
+    double sum[ROWS][TOKENS];
+    enum round did_in = precise_part<ROWS, TOKENS>(w, row, x, s.in_round, sum), did;
+    __syncthreads(); /* parts of the tile before */
 #pragma unroll
     for (int i = 0; i < ROWS * TOKENS; i++) {
-        int r = i / TOKENS, token = i % TOKENS;
-        if (r >= rows || token >= n)
-            continue;
-        precise_store(sum[r][token], round, y + token * stride + r, s);
-        s.round_row = s.sum_row = s.in_row = SAY_NOTHING; /* once a launch */
+        if (lane_id() == 0)
+            parts[warp_id()][i] = sum[i / TOKENS][i % TOKENS];
     }
+    __syncthreads();
+    int i = (int)threadIdx.x, r = i / TOKENS, token = i % TOKENS;
+    if (i >= ROWS * TOKENS || r >= out.rows || token >= out.n)
+        return;
+    double all = parts[0][i];
+    for (int warp = 1; warp < PRECISE_WARPS; warp++)
+        all += parts[warp][i];
+    out.y[token * out.stride + r] =
+        stored(out.round, (float)(w.store == STORE_NVFP4 ? all * w.global : all), &did);
+    testify(s.say, out.first && i == 0, s.round_row, value_of_round(did));
+    testify(s.say, out.first && i == 0, s.sum_row, SUM_F64);
+    testify(s.say, out.first && i == 0, s.in_row, value_of_round(did_in));
 }
 
-/* grid: rows / (ROWS * PRECISE_WARPS), tokens / TOKENS */
+/* grid: rows / ROWS, tokens / TOKENS */
 template <int ROWS, int TOKENS>
 static __global__ void __launch_bounds__(PRECISE_WARPS *WARP)
     precise_rows(struct weight w, const float *x, int32_t tokens, int32_t groups, int32_t rank,
                  enum round round, float *y, struct precise_say s)
 {
-    int row = ((int)blockIdx.x * PRECISE_WARPS + warp_id()) * ROWS;
+    int row = (int)blockIdx.x * ROWS;
     int token0 = (int)blockIdx.y * TOKENS, n = min(tokens - token0, TOKENS);
-    if (row >= w.rows)
-        return;
+    grid_begin();
     const float *rows[TOKENS];
 #pragma unroll
     for (int i = 0; i < TOKENS; i++)
         rows[i] = x + ((int64_t)(token0 + min(i, n - 1)) * groups + row / rank) * w.cols;
-    double sum[ROWS][TOKENS];
-    precise_tile<ROWS, TOKENS>(w, row, rows, sum);
-    precise_tile_store<ROWS, TOKENS>(sum, w.rows - row, n, round,
-                                     y + (int64_t)token0 * w.rows + row, w.rows, s);
+    precise_out out = {
+        y + (int64_t)token0 * w.rows + row, w.rows, w.rows - row, n, round, first_thread()};
+    precise_tile<ROWS, TOKENS>(w, row, rows, out, s);
 }
 
 static __global__ void __launch_bounds__(PRECISE_WARPS *WARP)
     expert_precise_rows(struct expert_launch p)
 {
-    if ((int)blockIdx.y >= *p.n_items)
+    grid_begin();
+    if ((int)blockIdx.y >= items_of(p))
         return;
-    struct item item = p.items[blockIdx.y];
-    int which = (int)blockIdx.x / p.tiles;
-    int row = ((int)blockIdx.x % p.tiles * PRECISE_WARPS + warp_id()) * PRECISE_ROWS;
+    struct item item = item_at(p, (int)blockIdx.y);
+    int which = (int)blockIdx.x / p.tiles, row = (int)blockIdx.x % p.tiles * PRECISE_ROWS;
     struct weight w = expert_matrix(p, item.expert, which);
-    struct precise_say s = {p.say, p.round_row, p.sum_row, SAY_NOTHING};
+    struct precise_say s = {p.say, p.round_row, p.sum_row, SAY_NOTHING, ROUND_NONE};
     for (int at = 0; at < item.n; at += PRECISE_TOKENS) {
         const float *rows[PRECISE_TOKENS];
         int n = min(item.n - at, PRECISE_TOKENS), first = item.first + at;
 #pragma unroll
-        for (int i = 0; i < PRECISE_TOKENS; i++) {
-            int entry = first + min(i, n - 1);
-            rows[i] =
-                p.x + (int64_t)(p.entry_token == NULL ? entry : p.entry_token[entry]) * w.cols;
-        }
-        double sum[PRECISE_ROWS][PRECISE_TOKENS];
-        precise_tile<PRECISE_ROWS, PRECISE_TOKENS>(w, row, rows, sum);
-        precise_tile_store<PRECISE_ROWS, PRECISE_TOKENS>(
-            sum, w.rows - row, n, p.round, p.y[which] + (int64_t)first * p.rows + row, p.rows, s);
+        for (int i = 0; i < PRECISE_TOKENS; i++)
+            rows[i] = p.x + (int64_t)row_of_entry(p, first + min(i, n - 1)) * w.cols;
+        precise_out out = {p.y[which] + (int64_t)first * p.rows + row,
+                           p.rows,
+                           w.rows - row,
+                           n,
+                           p.round,
+                           at == 0 && first_thread()};
+        precise_tile<PRECISE_ROWS, PRECISE_TOKENS>(w, row, rows, out, s);
     }
 }
 
@@ -586,34 +541,31 @@ static int slices_of(int32_t cols)
     return chunks >= 32 ? SLICES_MAX : chunks >= 8 ? 4 : chunks >= 2 ? 2 : 1;
 }
 
+static_assert(ALONE_COLS_MAX * OPERAND_PARTS * 2 +
+                      (ALONE_COLS_MAX / CHUNK + SLICES_MAX * TILE_COLS * TILE_ROWS) * 4 + 1024 <=
+                  SHARED_BYTES_MAX,
+              "fits a block of sm_120");
+
 static size_t shared_bytes(int slices, int nt)
 {
-    size_t bytes = (size_t)slices * (size_t)nt * TILE_COLS * TILE_ROWS * sizeof(float);
-    ASSERT(bytes <= 48 * 1024);
-    return bytes;
+    return (size_t)slices * (size_t)nt * TILE_COLS * TILE_ROWS * sizeof(float);
 }
 
 static void tiles_launch(struct cuda_backend *b, const struct product_launch &p, int32_t tiles,
-                         int slices)
+                         int32_t cols)
 {
-    dim3 threads((unsigned)(slices * WARP));
-    int nt = p.tokens <= 8 ? 1 : p.tokens <= 16 ? 2 : 4;
+    int slices = slices_of(cols), nt = p.tokens <= 8 ? 1 : p.tokens <= 16 ? 2 : 4;
     /* a block has a thread for each of its tokens */
     while (nt * TILE_COLS > slices * WARP)
         nt /= 2;
-    dim3 grid((unsigned)tiles, (unsigned)ceil_div(p.tokens, nt * TILE_COLS));
-    size_t shared = shared_bytes(slices, nt);
-    switch (nt) {
-    case 1:
-        product_tiles<1><<<grid, threads, shared, b->stream>>>(p);
-        break;
-    case 2:
-        product_tiles<2><<<grid, threads, shared, b->stream>>>(p);
-        break;
-    default:
-        product_tiles<4><<<grid, threads, shared, b->stream>>>(p);
-    }
-    launched("product_tiles");
+    size_t shared = shared_bytes(slices, nt) + (p.x != NULL ? ready_bytes(cols) : 0);
+    auto kernel = nt == 1 ? product_tiles<1> : nt == 2 ? product_tiles<2> : product_tiles<4>;
+    if (shared > 48 << 10)
+        CUDA_CHECK(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    launch(b->stream, "product_tiles", kernel,
+           dim3((unsigned)tiles, (unsigned)ceil_div(p.tokens, nt * TILE_COLS)),
+           (unsigned)(slices * WARP), shared, p);
 }
 
 /* Products of one row of the table count as one call of the operation: the first one speaks. */
@@ -643,7 +595,8 @@ static int32_t products_sort(struct cuda_backend *b, const struct products *p,
             continue;
         }
         bool bfloat = m.w.store == STORE_BF16;
-        ASSERT(bfloat || m.w.store == STORE_FP8 || m.w.store == STORE_FP4);
+        ASSERT(bfloat || m.w.store == STORE_FP8 || m.w.store == STORE_FP4 ||
+               m.w.store == STORE_NVFP4);
         ASSERT(!bfloat || p->groups == 1);
         *(bfloat ? &ready->bfloat : &ready->half) = bfloat ? &b->bfloat : &b->half;
         fast->list[fast->n++] = {m.w, m.y, m.round, tiles, m.round_row, m.sum_row};
@@ -656,14 +609,12 @@ static void precise_launch(struct cuda_backend *b, const struct products *p,
                            const struct product &m, const float *x, int32_t rank,
                            const struct precise_say &say)
 {
-    bool few = p->tokens < PRECISE_TOKENS;
+    bool few = p->tokens == 1;
     int rows = few ? 1 : PRECISE_ROWS, tokens = few ? 1 : PRECISE_TOKENS;
-    dim3 grid((unsigned)ceil_div(m.w.rows, rows * PRECISE_WARPS),
-              (unsigned)ceil_div(p->tokens, tokens));
+    dim3 grid((unsigned)ceil_div(m.w.rows, rows), (unsigned)ceil_div(p->tokens, tokens));
     auto kernel = few ? precise_rows<1, 1> : precise_rows<PRECISE_ROWS, PRECISE_TOKENS>;
-    kernel<<<grid, PRECISE_WARPS * WARP, 0, b->stream>>>(m.w, x, p->tokens, p->groups, rank,
-                                                         m.round, m.y, say);
-    launched("precise_rows");
+    launch(b->stream, "precise_rows", kernel, grid, PRECISE_WARPS * WARP, 0, m.w, x, p->tokens,
+           p->groups, rank, m.round, m.y, say);
 }
 
 void products_run(struct cuda_backend *b, const struct products *p)
@@ -678,13 +629,18 @@ void products_run(struct cuda_backend *b, const struct products *p)
     fast.tokens = p->tokens, fast.groups = p->groups;
     fast.rank = p->groups == 1 ? INT32_MAX : rank; /* outputs of one group differ in length */
     int32_t tiles = products_sort(b, p, &ready, &fast);
+    bool alone = p->tokens == 1 && cols <= ALONE_COLS_MAX;
     bool is_ready = ready.rounded != NULL || ready.half != NULL || ready.bfloat != NULL;
-    if (is_ready)
+    if (is_ready && !alone)
         prepare_run(b, &ready);
+    if (alone)
+        fast.x = p->x, fast.round_in = p->round_in, fast.in_row = p->in_row;
     if (fast.n > 0)
-        tiles_launch(b, fast, tiles, slices_of(cols));
-    const float *x = ready.rounded != NULL ? ready.rounded : p->x;
-    struct precise_say say = {p->say, 0, 0, is_ready ? SAY_NOTHING : p->in_row};
+        tiles_launch(b, fast, tiles, cols);
+    const float *x = ready.rounded != NULL && !alone ? ready.rounded : p->x;
+    bool said = alone ? fast.n > 0 : is_ready;
+    struct precise_say say = {p->say, 0, 0, said ? SAY_NOTHING : p->in_row,
+                              alone ? p->round_in : ROUND_NONE};
     for (int32_t i = 0; i < p->n; i++) {
         struct product m = product_say(p, i);
         if (!m.precise)
@@ -695,9 +651,12 @@ void products_run(struct cuda_backend *b, const struct products *p)
     }
 }
 
-/* Items that n entries of n experts can make: full ones, and a rest for each expert. */
+/* Items that n entries of n experts can make: full ones, and a rest for each expert.  Without
+ * sorting every entry is one. */
 static unsigned items_max(const struct expert_products *p)
 {
+    if (p->chosen != NULL)
+        return (unsigned)p->n_entries;
     int32_t most =
         p->n_entries / p->per_item + (p->n_entries < p->n_experts ? p->n_entries : p->n_experts);
     return (unsigned)(most < p->n_entries ? most : p->n_entries);
@@ -707,7 +666,8 @@ void expert_products_run(struct cuda_backend *b, const struct expert_products *p
 {
     struct expert_launch k = {};
     k.experts = p->experts, k.items = b->items, k.n_items = b->n_items;
-    k.entry_token = p->second ? NULL : b->entry_token;
+    k.chosen = p->chosen, k.top = p->top, k.n_routed = p->n_routed;
+    k.entry_token = b->entry_token;
     k.y[0] = p->second ? b->down : b->gate, k.y[1] = b->up;
     k.rows = p->rows, k.second = p->second, k.round = p->round;
     k.half = b->half, k.bfloat = b->bfloat, k.x = b->rounded;
@@ -715,25 +675,15 @@ void expert_products_run(struct cuda_backend *b, const struct expert_products *p
     k.sum_row = p->second ? SAY_NOTHING : ROW_SUM, k.say = p->say;
     unsigned matrices = p->second ? 1 : 2;
     if (p->precise) {
-        k.tiles = p->rows / (PRECISE_ROWS * PRECISE_WARPS);
+        k.tiles = p->rows / PRECISE_ROWS;
         dim3 grid((unsigned)k.tiles * matrices, items_max(p));
-        expert_precise_rows<<<grid, PRECISE_WARPS * WARP, 0, b->stream>>>(k);
-        launched("expert_precise_rows");
+        launch(b->stream, "expert_precise_rows", expert_precise_rows, grid, PRECISE_WARPS * WARP, 0,
+               k);
         return;
     }
-    int slices = slices_of(p->cols);
+    int slices = slices_of(p->cols), nt = p->per_item / TILE_COLS;
     k.tiles = p->rows / TILE_ROWS;
-    dim3 grid((unsigned)k.tiles * matrices, items_max(p)), threads((unsigned)(slices * WARP));
-    size_t shared = shared_bytes(slices, p->per_item / TILE_COLS);
-    switch (p->per_item) {
-    case 8:
-        expert_tiles<1><<<grid, threads, shared, b->stream>>>(k);
-        break;
-    case 16:
-        expert_tiles<2><<<grid, threads, shared, b->stream>>>(k);
-        break;
-    default:
-        expert_tiles<4><<<grid, threads, shared, b->stream>>>(k);
-    }
-    launched("expert_tiles");
+    auto kernel = nt == 1 ? expert_tiles<1> : nt == 2 ? expert_tiles<2> : expert_tiles<4>;
+    launch(b->stream, "expert_tiles", kernel, dim3((unsigned)k.tiles * matrices, items_max(p)),
+           (unsigned)(slices * WARP), shared_bytes(slices, nt), k);
 }

@@ -25,6 +25,9 @@
 /* float16 holds FP4 values times 2^-14. */
 #define FP4_HALF_SCALE 16384.0f
 
+/* NVFP4 values with their scales, times 2^-7: from 2^-17 to 21, all multiples of 2^-17. */
+#define NVFP4_HALF_SCALE 128.0f
+
 /* Plain nibbles to the order of weights.cu. */
 static __device__ inline uint32_t fp4_pack(uint32_t word)
 {
@@ -62,44 +65,79 @@ static __device__ inline uint32_t fp8_pair(uint32_t two)
     return (uint32_t)h.x | (uint32_t)h.y << 16;
 }
 
+static __device__ inline uint32_t half_times(uint32_t a, uint32_t b)
+{
+    __half2 product = __hmul2(*(const __half2 *)&a, *(const __half2 *)&b);
+    return *(const uint32_t *)&product;
+}
+
 /* E8M0: 2^(s - 127) */
 static __device__ inline float e8m0_value(uint32_t s)
 {
     return __uint_as_float(s == 0 ? 0x400000 : s << 23);
 }
 
+static __device__ inline float e4m3_value(uint8_t code)
+{
+    return __half2float(__ushort_as_half((uint16_t)fp8_pair(code)));
+}
+
+/* A weight is read once: in the L1 it would stand where the tokens' rows are. */
+static __device__ inline uint4 load_once(const void *from)
+{
+    uint4 v;
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(from));
+    return v;
+}
+
 /* One row's chunk in one lane. */
 template <enum store S> struct lane_row {
-    static constexpr int LOADS = S == STORE_FP4 ? 1 : S == STORE_FP8 ? 2 : 4;
+    static constexpr bool FOUR_BITS = S == STORE_FP4 || S == STORE_NVFP4;
+    static constexpr int LOADS = FOUR_BITS ? 1 : S == STORE_FP8 ? 2 : 4;
     uint4 raw[LOADS];
-    uint32_t scales; /* FP4: of the four units */
+    uint32_t scales; /* of the four units, if they have their own */
 
     __device__ inline void load(const struct weight &w, int row, int chunk, int t)
     {
         const char *at = (const char *)w.data;
-        if (S == STORE_FP4) {
-            at += ((int64_t)row * w.cols + chunk * CHUNK) / 2 + 16 * t;
-            raw[0] = __ldg((const uint4 *)at);
-            scales = __ldg((const uint32_t *)w.scale + (int64_t)row * (w.cols / CHUNK) + chunk);
+        if (FOUR_BITS) {
+            int64_t chunks = (int64_t)row * (w.cols / CHUNK) + chunk;
+            at += chunks * (CHUNK / 2) + 16 * t;
+            raw[0] = load_once(at);
+            if (S == STORE_FP4) {
+                scales = __ldg((const uint32_t *)w.scale + chunks);
+            } else { /* a unit's 32 values of all four lanes have two */
+                uint2 all = __ldg((const uint2 *)w.scale + chunks);
+                scales = __byte_perm(all.x, all.y, t < 2 ? 0x6420 : 0x7531);
+            }
         } else if (S == STORE_FP8) {
             at += (int64_t)row * w.cols + chunk * CHUNK + 16 * t;
-            raw[0] = __ldg((const uint4 *)at);
-            raw[1 % LOADS] = __ldg((const uint4 *)(at + 64));
+            raw[0] = load_once(at);
+            raw[1 % LOADS] = load_once(at + 64);
         } else {
             at += ((int64_t)row * w.cols + chunk * CHUNK + 8 * t) * 2;
 #pragma unroll
             for (int u = 0; u < LOADS; u++)
-                raw[u] = __ldg((const uint4 *)(at + 64 * u));
+                raw[u] = load_once(at + 64 * u);
         }
     }
 
     __device__ inline void unit(int u, uint32_t pair[4]) const
     {
-        if (S == STORE_FP4) {
+        if (FOUR_BITS) {
             uint32_t word = u == 0 ? raw[0].x : u == 1 ? raw[0].y : u == 2 ? raw[0].z : raw[0].w;
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 pair[i] = fp4_pair(word, i);
+            if (S == STORE_NVFP4) {              /* exact: six bits */
+                const uint32_t all = 0x58005800; /* 2^7 */
+                uint32_t scale = half_times(fp8_pair((scales >> 8 * u & 255) * 257), all);
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    pair[i] = half_times(pair[i], scale);
+            }
         } else if (S == STORE_FP8) {
             const uint4 &q = raw[u / 2 % LOADS];
             uint32_t a = u % 2 ? q.z : q.x, b = u % 2 ? q.w : q.y;
@@ -160,12 +198,12 @@ static __device__ inline void weight_quad(const struct weight &w, int row, int c
             v[i] = __half2float(__ushort_as_half((uint16_t)(pair[i / 2] >> i % 2 * 16))) * scale;
         break;
     }
-    default: { /* FP4; see weights.cu for the places */
+    default: { /* four bits; see weights.cu for the places */
         const uint32_t *words = (const uint32_t *)w.data + (at - 4 * lane) / 8;
         uint32_t word = words[lane % 8 / 2 * 4 + lane / 8];
-        float scale =
-            e8m0_value(w.scale[(int64_t)row * (w.cols / FP4_GROUP) + chunk * UNITS + lane / 8]) *
-            FP4_HALF_SCALE;
+        int group = w.store == STORE_FP4 ? FP4_GROUP : NVFP4_GROUP;
+        uint8_t code = w.scale[(at - 4 * lane) / group + 4 * lane / group];
+        float scale = FP4_HALF_SCALE * (w.store == STORE_FP4 ? e8m0_value(code) : e4m3_value(code));
         for (int i = 0; i < 4; i++) {
             uint32_t pair = fp4_pair(word, lane % 2 * 2 + i / 2);
             v[i] = __half2float(__ushort_as_half((uint16_t)(pair >> i % 2 * 16))) * scale;

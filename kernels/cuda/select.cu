@@ -80,6 +80,7 @@ static __global__ void __launch_bounds__(KEYS *SHARES)
     score_keys(struct index_select_params p, int32_t token, int32_t stride, double *scores,
                struct testimony say)
 {
+    grid_begin();
     extern __shared__ float queries[];
     __shared__ double parts[QUARTERS][KEYS];
     int64_t t = token + (int32_t)blockIdx.y;
@@ -203,6 +204,7 @@ static __global__ void __launch_bounds__(SELECT_THREADS)
     select_best(struct index_select_params p, int32_t token, int32_t stride, const double *scores,
                 struct testimony say)
 {
+    grid_begin();
     __shared__ int32_t bins[RADIX_BINS], shared[SELECT_THREADS], bin, wanted;
     int64_t t = token + (int32_t)blockIdx.x;
     int32_t n = visible_blocks(p, (int32_t)t), *out = p.selected + t * p.topk;
@@ -271,12 +273,10 @@ void cuda_index_select(struct backend *base, const struct index_select_params *p
         int32_t n = p->n - token < held ? p->n - token : held;
         if (most > p->topk) { /* else everything visible is selected, whatever it scores */
             dim3 grid((unsigned)(stride / keys), (unsigned)n);
-            score<<<grid, (unsigned)threads, shared, b->stream>>>(*p, token, stride,
-                                                                  b->index_scores, say);
-            launched("score_keys");
+            launch(b->stream, "score_keys", score, grid, (unsigned)threads, shared, *p, token,
+                   stride, b->index_scores, say);
         }
-        select<<<(unsigned)n, SELECT_THREADS, 0, b->stream>>>(*p, token, stride, b->index_scores,
-                                                              say);
-        launched("select_best");
+        launch(b->stream, "select_best", select, (unsigned)n, SELECT_THREADS, 0, *p, token, stride,
+               b->index_scores, say);
     }
 }

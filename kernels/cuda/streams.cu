@@ -1,7 +1,7 @@
 /*
  * Hyper-connections on the GPU (model.md 2.2, 2.7) and the joint in front of a draft block (2.8).
- * All in double, as on the CPU.  The mixes are found by one block a row of fn, so that one token's
- * 1.6 MB come from many multiprocessors; the rest of hc_pre by one block a token.
+ * All in double, as on the CPU.  The mixes are found by four blocks a row of fn, so that one
+ * token's 1.6 MB come from many multiprocessors.
  */
 #include "kernels/cuda/rows.cuh"
 
@@ -30,7 +30,7 @@ static mix_rounds mix_rounds_of(enum precision_HC_MIX mix)
     return MIXES[mix];
 }
 
-/* A thread's part of fn[r] . flat: in double, or of rounded operands in float32. */
+/* A thread's part of row . flat: in double, or of rounded operands in float32. */
 static __device__ double mix_dot(const float *flat, const float *row, int32_t cols, enum round in,
                                  enum round *did)
 {
@@ -69,69 +69,90 @@ static __device__ int value_of_mix(enum round did)
     return did == ROUND_TF32 ? HC_MIX_TF32 : did == ROUND_BF16 ? HC_MIX_BF16 : HC_MIX_FP32;
 }
 
-/* mixes[t][r] = fn[r] . flat for r < rows, as float32 like the CPU's; mixes[t][rows]: |flat|^2.
- * grid: rows + 1, tokens */
+/* mixes[t][part][r] = fn[r] . flat of a part of the columns for r < rows; [rows]: |flat|^2.
+ * grid: rows + 1, tokens, parts */
 static __global__ void mix_rows(const float *fn, int32_t rows, int32_t cols, const float *streams,
                                 enum round in, double *mixes, struct testimony say)
 {
     __shared__ double shared[STREAM_THREADS / WARP];
-    int32_t r = (int32_t)blockIdx.x;
-    const float *flat = streams + (int64_t)blockIdx.y * cols;
-    const float *row = r < rows ? fn + (int64_t)r * cols : flat;
+    int32_t r = (int32_t)blockIdx.x, n = cols / MIX_PARTS;
+    int64_t part = (int64_t)blockIdx.z * n;
+    grid_begin();
+    const float *flat = streams + (int64_t)blockIdx.y * cols + part;
+    const float *row = r < rows ? fn + (int64_t)r * cols + part : flat;
     enum round did;
-    double sum = mix_dot(flat, row, cols, r < rows ? in : ROUND_NONE, &did);
+    double sum = mix_dot(flat, row, n, r < rows ? in : ROUND_NONE, &did);
     testify(say, first_thread(), ROW_HC_MIX, value_of_mix(did));
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0)
-        mixes[(int64_t)blockIdx.y * (HC_MIX + 1) + r] = r < rows ? (double)(float)sum : sum;
+        mixes[((int64_t)blockIdx.y * MIX_PARTS + blockIdx.z) * (HC_MIX + 1) + r] = sum;
 }
 
 static void mixes_run(struct cuda_backend *b, const struct tensor *fn, const float *streams,
                       enum round in, const struct testimony &say)
 {
-    dim3 grid((unsigned)fn->rows + 1, (unsigned)say.n);
-    mix_rows<<<grid, STREAM_THREADS, 0, b->stream>>>(weight_floats(b, fn), fn->rows, fn->cols,
-                                                     streams, in, b->mixes, say);
-    launched("mix_rows");
+    dim3 grid((unsigned)fn->rows + 1, (unsigned)say.n, MIX_PARTS);
+    ASSERT(fn->cols % (MIX_PARTS * CHUNK) == 0);
+    launch(b->stream, "mix_rows", mix_rows, grid, STREAM_THREADS, 0, weight_floats(b, fn), fn->rows,
+           fn->cols, streams, in, b->mixes, say);
+}
+
+/* All of a sum that mix_rows has left in parts. */
+static __device__ inline double mix_sum(const double *mixes, int r)
+{
+    double sum = mixes[r];
+    for (int part = 1; part < MIX_PARTS; part++)
+        sum += mixes[part * (HC_MIX + 1) + r];
+    return sum;
 }
 
 static __device__ inline double rms_factor(const double *mixes, int32_t rows, int32_t cols)
 {
-    return 1.0 / sqrt(mixes[rows] / cols + RMS_NORM_EPS);
+    return 1.0 / sqrt(mix_sum(mixes, rows) / cols + RMS_NORM_EPS);
 }
 
-/* Lane 4 j + i holds k[j][i], and ends with a matrix whose columns sum to one. */
+/* 1 / x of a normal number, but for the last bit: the division that is rounded takes longer, and
+ * Sinkhorn's iterations are a chain of forty. */
+static __device__ inline double reciprocal(double x)
+{
+    double r;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(x));
+    for (int i = 0; i < 2; i++) /* 20 bits, 40, all */
+        r = fma(r, fma(-x, r, 1.0), r);
+    return r;
+}
+
+/* Sum over the lanes whose numbers differ in the bits of `low` and 2 * low. */
+static __device__ inline double sum_of_four(double x, int low)
+{
+    x += __shfl_xor_sync(ALL_LANES, x, low);
+    return x + __shfl_xor_sync(ALL_LANES, x, 2 * low);
+}
+
+/* Lane 4 j + i (and 16 lanes further on) holds k[j][i], and ends with a matrix whose columns sum to
+ * one. */
 static __device__ double warp_sinkhorn(double k)
 {
-    int lane = lane_id(), row = lane / HC_MULT * HC_MULT, column = lane % HC_MULT;
-    double most = k, sum = 0;
-    for (int i = 0; i < HC_MULT; i++)
-        most = fmax(most, __shfl_sync(ALL_LANES, k, row + i));
+    double most = fmax(k, __shfl_xor_sync(ALL_LANES, k, 1));
+    most = fmax(most, __shfl_xor_sync(ALL_LANES, most, 2));
     k = exp(k - most);
-    for (int i = 0; i < HC_MULT; i++)
-        sum += __shfl_sync(ALL_LANES, k, row + i);
-    k = k / sum + HC_EPS;
+    k = k / sum_of_four(k, 1) + HC_EPS;
     for (int round = 0; round < HC_SINKHORN; round++) {
-        if (round > 0) {
-            sum = HC_EPS;
-            for (int i = 0; i < HC_MULT; i++)
-                sum += __shfl_sync(ALL_LANES, k, row + i);
-            k /= sum;
-        }
-        sum = HC_EPS;
-        for (int j = 0; j < HC_MULT; j++)
-            sum += __shfl_sync(ALL_LANES, k, j * HC_MULT + column);
-        k /= sum;
+        if (round > 0)
+            k *= reciprocal(sum_of_four(k, 1) + HC_EPS);
+        k *= reciprocal(sum_of_four(k, HC_MULT) + HC_EPS);
     }
     return k;
 }
 
-/* out = sum over streams of pre[j] * streams[j], by the whole block */
+/* Warps of block `first` of `blocks` that share a row of `hidden`, a chunk each at a time:
+ * out = sum over streams of pre[j] * streams[j] */
 static __device__ enum round mix_down(const float *streams, const double *pre, int32_t hidden,
-                                      enum round round, float *out)
+                                      enum round round, int first, int blocks, float *out)
 {
     enum round did = ROUND_NONE;
-    for (int32_t chunk = warp_id(); chunk < hidden / CHUNK; chunk += STREAM_THREADS / WARP) {
+    for (int32_t chunk = first * (STREAM_THREADS / WARP) + warp_id(); chunk < hidden / CHUNK;
+         chunk += blocks * (STREAM_THREADS / WARP)) {
         int32_t at = chunk * CHUNK + lane_id() * 4;
         double sum[4] = {};
         float v[4];
@@ -148,38 +169,53 @@ static __device__ enum round mix_down(const float *streams, const double *pre, i
     return did;
 }
 
-/* A mix as the table wants it stored. */
+/* A mix as the table wants it stored: of a sum in float32, as the CPU's. */
 static __device__ inline double mix_value(double dot, double factor, enum round out)
 {
-    double mix = dot * factor;
+    double mix = (float)dot * factor;
     return out == ROUND_BF16 ? round_bf16((float)mix) : mix;
 }
 
+/* What hc_post wants, by one warp. */
+static __device__ void post_and_comb(const double *mixes, const float *scale, const float *bias,
+                                     const hc_pre_params &p, int64_t t, double factor,
+                                     enum round out)
+{
+    int lane = lane_id(), at = 2 * HC_MULT + lane % (HC_MULT * HC_MULT);
+    if (lane < HC_MULT) {
+        double value = mix_value(mix_sum(mixes, HC_MULT + lane), factor, out);
+        p.post[t * HC_MULT + lane] = 2 * sigmoid(value * scale[1] + bias[HC_MULT + lane]);
+    }
+    double k = mix_value(mix_sum(mixes, at), factor, out) * scale[2] + bias[at];
+    k = warp_sinkhorn(k);
+    if (lane < HC_MULT * HC_MULT)
+        p.comb[t * HC_MULT * HC_MULT + lane] = k;
+}
+
+/* grid: tokens, 1 + blocks that mix: the first one has the long chain of Sinkhorn's iterations */
 static __global__ void pre_tokens(const double *mixes, const float *scale, const float *bias,
                                   struct hc_pre_params p, enum round mix_out, struct testimony say)
 {
+    grid_begin();
     __shared__ double pre[HC_MULT];
     int64_t t = blockIdx.x;
-    if (warp_id() == 0) {
-        int lane = lane_id();
-        const double *mix = mixes + t * (HC_MIX + 1);
-        double factor = rms_factor(mix, HC_MIX, HC_MULT * p.hidden);
-        int at = 2 * HC_MULT + lane % (HC_MULT * HC_MULT);
-        double k = warp_sinkhorn(mix_value(mix[at], factor, mix_out) * scale[2] + bias[at]);
-        if (lane < HC_MULT * HC_MULT)
-            p.comb[t * HC_MULT * HC_MULT + lane] = k;
-        if (lane < HC_MULT) {
-            double value = mix_value(mix[lane], factor, mix_out);
-            pre[lane] = sigmoid(value * scale[0] + bias[lane]) + HC_EPS;
-            at = HC_MULT + lane;
-            value = mix_value(mix[at], factor, mix_out);
-            p.post[t * HC_MULT + lane] = 2 * sigmoid(value * scale[1] + bias[at]);
-        }
+    const double *mine = mixes + t * MIX_PARTS * (HC_MIX + 1);
+    if (blockIdx.y == 0) {
+        if (warp_id() == 0)
+            post_and_comb(mine, scale, bias, p, t, rms_factor(mine, HC_MIX, HC_MULT * p.hidden),
+                          mix_out);
+        return;
+    }
+    if (threadIdx.x < HC_MULT) {
+        double factor = rms_factor(mine, HC_MIX, HC_MULT * p.hidden);
+        double value = mix_value(mix_sum(mine, (int)threadIdx.x), factor, mix_out);
+        pre[threadIdx.x] = sigmoid(value * scale[0] + bias[threadIdx.x]) + HC_EPS;
     }
     __syncthreads();
-    enum round did =
-        mix_down(p.streams + t * HC_MULT * p.hidden, pre, p.hidden, p.round, p.out + t * p.hidden);
-    testify(say, first_thread(), ROW_ACT_STORE, value_of_round(did));
+    enum round did = mix_down(p.streams + t * HC_MULT * p.hidden, pre, p.hidden, p.round,
+                              (int)blockIdx.y - 1, (int)gridDim.y - 1, p.out + t * p.hidden);
+    testify(say, blockIdx.x == 0 && blockIdx.y == 1 && threadIdx.x == 0, ROW_ACT_STORE,
+            value_of_round(did));
 }
 
 void cuda_hc_pre(struct backend *base, const struct hc_pre_params *p)
@@ -190,14 +226,15 @@ void cuda_hc_pre(struct backend *base, const struct hc_pre_params *p)
     struct testimony say = testimony_of(b, &p->place, p->n);
     mix_rounds rounds = mix_rounds_of(p->mix);
     mixes_run(b, &p->fn, p->streams, rounds.in, say);
-    pre_tokens<<<(unsigned)p->n, STREAM_THREADS, 0, b->stream>>>(
-        b->mixes, weight_floats(b, &p->scale), weight_floats(b, &p->base), *p, rounds.out, say);
-    launched("pre_tokens");
+    dim3 grid((unsigned)p->n, 1 + (unsigned)ceil_div(p->hidden, CHUNK * (STREAM_THREADS / WARP)));
+    launch(b->stream, "pre_tokens", pre_tokens, grid, STREAM_THREADS, 0, b->mixes,
+           weight_floats(b, &p->scale), weight_floats(b, &p->base), *p, rounds.out, say);
 }
 
 /* grid: chunks of hidden, tokens; one warp a block */
 static __global__ void post_tokens(struct hc_post_params p, struct testimony say)
 {
+    grid_begin();
     int64_t t = blockIdx.y;
     int32_t at = (int32_t)blockIdx.x * CHUNK + lane_id() * 4;
     const double *post = p.post + t * HC_MULT, *comb = p.comb + t * HC_MULT * HC_MULT;
@@ -224,25 +261,26 @@ void cuda_hc_post(struct backend *base, const struct hc_post_params *p)
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->streams != p->streams_out && p->hidden % CHUNK == 0);
     dim3 grid((unsigned)(p->hidden / CHUNK), (unsigned)p->n);
-    post_tokens<<<grid, WARP, 0, b->stream>>>(*p, testimony_of(b, &p->place, p->n));
-    launched("post_tokens");
+    launch(b->stream, "post_tokens", post_tokens, grid, WARP, 0, *p,
+           testimony_of(b, &p->place, p->n));
 }
 
 static __global__ void head_tokens(const double *mixes, const float *scale, const float *bias,
                                    struct hc_head_params p, enum round mix_out,
                                    struct testimony say)
 {
+    grid_begin();
     __shared__ double pre[HC_MULT];
     int64_t t = blockIdx.x;
     if (threadIdx.x < HC_MULT) {
-        const double *mix = mixes + t * (HC_MIX + 1);
-        double factor = rms_factor(mix, HC_MULT, HC_MULT * p.hidden);
-        double value = mix_value(mix[threadIdx.x], factor, mix_out);
+        const double *mine = mixes + t * MIX_PARTS * (HC_MIX + 1);
+        double factor = rms_factor(mine, HC_MULT, HC_MULT * p.hidden);
+        double value = mix_value(mix_sum(mine, (int)threadIdx.x), factor, mix_out);
         pre[threadIdx.x] = sigmoid(value * scale[0] + bias[threadIdx.x]) + HC_EPS;
     }
     __syncthreads();
-    enum round did =
-        mix_down(p.streams + t * HC_MULT * p.hidden, pre, p.hidden, p.round, p.out + t * p.hidden);
+    enum round did = mix_down(p.streams + t * HC_MULT * p.hidden, pre, p.hidden, p.round, 0, 1,
+                              p.out + t * p.hidden);
     testify(say, first_thread(), ROW_ACT_STORE, value_of_round(did));
 }
 
@@ -254,14 +292,14 @@ void cuda_hc_head(struct backend *base, const struct hc_head_params *p)
     struct testimony say = testimony_of(b, &p->place, p->n);
     mix_rounds rounds = mix_rounds_of(p->mix);
     mixes_run(b, &p->fn, p->streams, rounds.in, say);
-    head_tokens<<<(unsigned)p->n, STREAM_THREADS, 0, b->stream>>>(
-        b->mixes, weight_floats(b, &p->scale), weight_floats(b, &p->base), *p, rounds.out, say);
-    launched("head_tokens");
+    launch(b->stream, "head_tokens", head_tokens, (unsigned)p->n, STREAM_THREADS, 0, b->mixes,
+           weight_floats(b, &p->scale), weight_floats(b, &p->base), *p, rounds.out, say);
 }
 
 /* grid: chunks of hidden, tokens * HC_MULT; one warp a block */
 static __global__ void join_tokens(struct mtp_join_params p, struct testimony say)
 {
+    grid_begin();
     int64_t t = blockIdx.y / HC_MULT;
     int32_t c = (int32_t)blockIdx.x * CHUNK + lane_id() * 4;
     int64_t at = (int64_t)blockIdx.y * p.hidden + c;
@@ -280,6 +318,6 @@ void cuda_mtp_join(struct backend *base, const struct mtp_join_params *p)
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->hidden % CHUNK == 0);
     dim3 grid((unsigned)(p->hidden / CHUNK), (unsigned)(p->n * HC_MULT));
-    join_tokens<<<grid, WARP, 0, b->stream>>>(*p, testimony_of(b, &p->place, p->n));
-    launched("join_tokens");
+    launch(b->stream, "join_tokens", join_tokens, grid, WARP, 0, *p,
+           testimony_of(b, &p->place, p->n));
 }

@@ -1,0 +1,115 @@
+/*
+ * Makes rows ready for products.cu: SwiGLU in front of them, rounding, and the split into what the
+ * tensor cores take.  Of one token the products make their row ready themselves.
+ */
+#include "kernels/cuda/split.cuh"
+
+struct prepare_params {
+    struct prepare p;
+    struct operand half, bfloat; /* without n_parts when nobody wants them */
+};
+
+static __device__ inline float swiglu(float gate, float up, float limit, float weight)
+{
+    float a = fminf(gate, limit), b = fmaxf(fminf(up, limit), -limit);
+    return a / (expf(-a) + 1.0f) * b * weight;
+}
+
+static __device__ inline float swiglu_precise(float gate, float up, double limit, float weight)
+{
+    double a = fmin((double)gate, limit), b = fmax(fmin((double)up, limit), -limit);
+    return (float)(a / (1 + exp(-a)) * b * weight);
+}
+
+/* x of one chunk in front of the rounding that counts. */
+static __device__ inline void raw_chunk(const prepare &p, int64_t row, int32_t column, float x[4])
+{
+    load4(p.x + row % p.x_rows * p.cols + column, x);
+    if (p.up == NULL)
+        return;
+    float up[4], weight = row < p.other ? p.weight[row] : 1.0f, limit = (float)p.limit;
+    load4(p.up + row * p.cols + column, up);
+    for (int i = 0; i < 4; i++)
+        x[i] = p.precise ? swiglu_precise(x[i], up[i], limit, weight)
+                         : swiglu(x[i], up[i], limit, weight);
+    warp_round(p.round_mid, x);
+}
+
+static __device__ inline void testify_clamp(const prepare &p, bool first)
+{
+    float limit = (float)p.limit;
+    testify(p.say, first, p.up == NULL ? SAY_NOTHING : ROW_MOE_CLAMP,
+            isfinite(limit) ? MOE_CLAMP_ON : MOE_CLAMP_OFF, limit);
+}
+
+/* The scale of all of a row, for NVFP4. */
+static __device__ float row_scale(const prepare &p, int64_t row, float *shared)
+{
+    float amax = 0;
+    for (int chunk = warp_id(); chunk < p.cols / CHUNK; chunk += blockDim.x / WARP) {
+        float x[4];
+        raw_chunk(p, row, chunk * CHUNK + lane_id() * 4, x);
+        for (int i = 0; i < 4; i++)
+            amax = fmaxf(amax, fabsf(x[i]));
+    }
+    amax = warp_max(amax);
+    if (lane_id() == 0)
+        shared[warp_id()] = amax;
+    __syncthreads();
+    for (int i = 0; i < (int)(blockDim.x / WARP); i++)
+        amax = fmaxf(amax, shared[i]);
+    return amax / (6.0f * 448.0f);
+}
+
+/* One block a row. */
+static __global__ void prepare_rows(struct prepare_params k)
+{
+    __shared__ int parts_half, parts_bfloat;
+    __shared__ float most[WARP];
+    const struct prepare &p = k.p;
+    grid_begin();
+    int64_t row = blockIdx.x;
+    int chunks = p.cols / CHUNK, half = 1, bfloat = 1;
+    bool other = row >= p.other;
+    enum round round = other ? p.round_other : p.round_in;
+    float all = round == ROUND_NVFP4 ? row_scale(p, row, most) : 0;
+    if (threadIdx.x == 0)
+        parts_half = parts_bfloat = 1;
+    __syncthreads();
+    for (int chunk = warp_id(); chunk < chunks; chunk += blockDim.x / WARP) {
+        float x[4];
+        int32_t column = chunk * CHUNK + lane_id() * 4;
+        int64_t at = row * p.cols + column;
+        raw_chunk(p, row, column, x);
+        testify_clamp(p, first_thread() && column == 0);
+        enum round did = round == ROUND_NVFP4 ? warp_round_nvfp4(all, x) : warp_round(round, x);
+        testify(p.say, column == 0 && (row == 0 || row == p.other), other ? p.other_row : p.in_row,
+                value_of_round(did));
+        if (p.rounded != NULL)
+            store4(p.rounded + at, x);
+        if (k.half.n_parts != NULL)
+            half = max(half, split_half(x, k.half, row, at, chunk, chunks));
+        if (k.bfloat.n_parts != NULL)
+            bfloat = max(bfloat, split_bfloat(x, k.bfloat, at));
+    }
+    atomicMax(&parts_half, half);
+    atomicMax(&parts_bfloat, bfloat);
+    __syncthreads();
+    if (threadIdx.x == 0 && k.half.n_parts != NULL)
+        k.half.n_parts[row] = (uint8_t)parts_half;
+    if (threadIdx.x == 0 && k.bfloat.n_parts != NULL)
+        k.bfloat.n_parts[row] = (uint8_t)parts_bfloat;
+}
+
+void prepare_run(struct cuda_backend *b, const struct prepare *p)
+{
+    struct prepare_params k = {*p, {}, {}};
+    ASSERT(p->cols % CHUNK == 0);
+    if (p->half != NULL)
+        k.half = *p->half;
+    if (p->bfloat != NULL)
+        k.bfloat = *p->bfloat;
+    int warps = p->cols / CHUNK < 16 ? p->cols / CHUNK : 16;
+    launch(b->stream, "prepare_rows", prepare_rows, (unsigned)p->rows, (unsigned)(warps * WARP), 0,
+           k);
+}
