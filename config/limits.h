@@ -401,6 +401,8 @@
 #define AUDIT_LOOK_MS 20
 /* An audit that was interrupted goes on so often; then it may be what interrupts. */
 #define AUDIT_STARTS_MAX 3
+/* A network that was lost is looked at again so often: its worker reads gigabytes first. */
+#define AUDIT_AGAIN_MS 500
 /* How often the clock is held against the schedule: it may be set meanwhile. */
 #define AUDIT_SCHEDULE_LOOK_S 20
 /* Of an answer, its reasoning included. */

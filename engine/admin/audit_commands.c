@@ -305,7 +305,7 @@ static bool report_of(struct call *call, const char *number, struct json_object 
            refuse(call, &err);
 }
 
-/* The data is the report, signature and all; the text a page for a terminal or a browser. */
+/* A page for a terminal, with the report as data, signature and all; or one for a browser. */
 static bool run_report(struct call *call)
 {
     struct archive_head heads[AUDIT_KEPT_MAX];
@@ -327,11 +327,13 @@ static bool run_report(struct call *call)
         return refuse(call, &err);
     if (words == 1 && !report_of(call, call->args[1], &report))
         return false;
-    if (html)
+    if (html) { /* both together would not fit an answer */
         report_html(report, &call->text);
-    else
+        buf_puts(&call->data, "{}");
+    } else {
         report_text(report, &call->text);
-    json_dump(&call->data, report);
+        json_dump(&call->data, report);
+    }
     json_object_put(report);
     return true;
 }

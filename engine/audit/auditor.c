@@ -39,6 +39,8 @@ struct auditor {
     char schedule_path[PATH_BYTES];
     struct lab lab;   /* of the thread */
     uint64_t next_ms; /* of the thread: a piece waits until then while requests are there */
+    bool interrupted; /* of the thread: the last audit did not come to an end */
+    int again;        /* of the thread: so often in a row */
     bool cleaning;    /* of the thread: work is let through whatever was asked */
     pthread_t thread;
 
@@ -193,7 +195,7 @@ static void cut(struct auditor *a, struct json_object *report)
              (int)json_object_get_int(report_member(report_member(report, "run"), "id")));
 }
 
-/* Looks for audits that a restart interrupted: the newest goes on. */
+/* Looks for audits that were interrupted: the oldest goes on.  Under the lock, or alone. */
 static void resume(struct auditor *a)
 {
     struct archive_head heads[AUDIT_KEPT_MAX];
@@ -252,21 +254,32 @@ static bool run_steps(struct auditor *a, struct audit_work *w, int starts, doubl
     return true;
 }
 
-static void finish(struct auditor *a, struct audit_work *w, bool whole, int starts)
+/* How it ended.  A clean stop is not counted among the interruptions; a network that was lost is.
+ */
+static enum archive_state outcome(struct auditor *a, bool whole, int *starts)
 {
     pthread_mutex_lock(&a->lock);
-    bool stopping = a->stopping && !a->abort;
+    bool aborted = a->abort, stopping = a->stopping;
     pthread_mutex_unlock(&a->lock);
-    enum archive_state state = whole      ? ARCHIVE_FINISHED
-                               : stopping ? ARCHIVE_UNFINISHED /* the next auditor goes on */
-                                          : ARCHIVE_ABORTED;
-    keep(a, w, state, stopping ? starts - 1 : starts, whole, report_number(w->report, "spent_s"));
+    if (whole)
+        return ARCHIVE_FINISHED;
+    if (aborted || !a->lab.gone)
+        return ARCHIVE_ABORTED;
+    *starts -= stopping;
+    return ARCHIVE_UNFINISHED;
+}
+
+static void finish(struct auditor *a, struct audit_work *w, bool whole, int starts)
+{
+    enum archive_state state = outcome(a, whole, &starts);
+    keep(a, w, state, starts, whole, report_number(w->report, "spent_s"));
     enum audit_verdict verdict = audit_verdict_parse(report_string(w->report, "verdict"));
     log_line(auditor_alarms(verdict) ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO, "audit", "%d is %s: %s",
              (int)a->order.id, archive_state_name(state), audit_verdict_name(verdict));
     pthread_mutex_lock(&a->lock);
-    a->audits += state != ARCHIVE_UNFINISHED;
-    a->alarms += state != ARCHIVE_UNFINISHED && auditor_alarms(verdict);
+    a->interrupted = state == ARCHIVE_UNFINISHED;
+    a->audits += !a->interrupted;
+    a->alarms += !a->interrupted && auditor_alarms(verdict);
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -285,16 +298,18 @@ static void audit_run(struct auditor *a)
     a->lab.run = run_in_turn;
     a->lab.host = a;
     a->next_ms = 0;
+    a->interrupted = true;
     enum status status = audit_work_open(&w, engine_context_max(a->options.engine), &err);
     if (w.report != NULL && !again)
         put_run(w.report, order);
-    if (status == OK) {
+    if (status != OK)
+        log_line(LOG_LEVEL_ERROR, "audit", "%d: %s", (int)order->id, err.text);
+    if (w.report != NULL) { /* else it has not even begun */
         int starts = starts_of(w.report) + 1;
         double before_s = again ? report_number(w.report, "spent_s") : 0;
+        w.verdict = audit_report_worst(w.report);
         keep(a, &w, ARCHIVE_UNFINISHED, starts, false, before_s);
-        finish(a, &w, run_steps(a, &w, starts, before_s), starts);
-    } else {
-        log_line(LOG_LEVEL_ERROR, "audit", "%d: %s", (int)order->id, err.text);
+        finish(a, &w, status == OK && run_steps(a, &w, starts, before_s), starts);
     }
     a->cleaning = true;
     audit_work_close(&w);
@@ -323,6 +338,18 @@ static void schedule_look(struct auditor *a)
     engine_profile_get(a->options.engine, &a->order.what.profile);
 }
 
+/* Until the network computes again, or nobody waits for that.  Under the lock. */
+static void wait_for_network(struct auditor *a)
+{
+    struct engine_stats stats;
+    if (a->again == 0)
+        return;
+    do {
+        wait_ms(a, AUDIT_AGAIN_MS);
+        engine_stats_get(a->options.engine, &stats);
+    } while (stats.lost && !a->stopping && !a->abort);
+}
+
 static void *run(void *context)
 {
     struct auditor *a = context;
@@ -333,6 +360,7 @@ static void *run(void *context)
             wait_ms(a, AUDIT_SCHEDULE_LOOK_S * 1000);
             continue;
         }
+        wait_for_network(a);
         pthread_mutex_unlock(&a->lock);
         audit_run(a);
         pthread_mutex_lock(&a->lock);
@@ -340,6 +368,12 @@ static void *run(void *context)
         a->order = (struct order){0};
         a->step = NULL;
         a->abort = false;
+        /* A network that was lost comes back without a restart.  Counted here as well: on a disk
+         * that is full the report does not count. */
+        if (!a->stopping && a->interrupted && ++a->again < AUDIT_STARTS_MAX)
+            resume(a);
+        else
+            a->again = 0;
     }
     pthread_mutex_unlock(&a->lock);
     return NULL;

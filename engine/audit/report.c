@@ -80,6 +80,10 @@ static void put_head(struct json_object *report, struct buf *out)
     struct json_object *reference = report_member(report, "reference");
     buf_printf(out, "v4box %s, model %s, %s\n", report_string(engine, "version"),
                report_string(engine, "model"), report_string(engine, "isa"));
+    struct json_object *run = report_member(report, "run");
+    if (run != NULL)
+        buf_printf(out, "audit %.0f, %s, asked for by the %s\n", report_number(run, "id"),
+                   report_string(run, "state"), report_string(run, "by"));
     buf_printf(out, "profile %s (%s) against %s (%s), seed %.0f, %.0f s\n\n",
                report_string(profile, "name"), report_string(profile, "hash"),
                report_string(reference, "name"), report_string(reference, "hash"),

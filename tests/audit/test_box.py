@@ -179,6 +179,21 @@ def broken(tap, folder):
     box.stop()
 
 
+def lost(tap, folder):
+    """The network computes in a process of its own, which is killed: the audit goes on without a restart."""
+    box = Box(folder, "--worker", "build/engine")
+    box.ask("audit floor --budget quick --seed 7")
+    box.until(lambda s: s["runs"] == 0 or s["done"] == 1, "its first test")
+    tasks = f"/proc/{box.process.pid}/task"
+    (worker,) = [pid for task in os.listdir(tasks) for pid in open(f"{tasks}/{task}/children").read().split()]
+    os.kill(int(worker), signal.SIGKILL)
+    box.ended()
+    found = box.ask("audit report")
+    tap.check(found["verdict"] == "PASS" and found["run"]["starts"] == 2 and len(found["tests"]) == 2,
+              f"a network that is lost meanwhile: {found['verdict']}, {found['run']}")
+    box.stop()
+
+
 def damaged(tap, box):
     box.stop()
     path = os.path.join(box.audits, "0000001.json")
@@ -217,6 +232,8 @@ def main():
         box.stop()
     with tempfile.TemporaryDirectory(prefix="v4box-box-") as folder:
         broken(tap, folder)
+    with tempfile.TemporaryDirectory(prefix="v4box-box-") as folder:
+        lost(tap, folder)
     return tap.end()
 
 
