@@ -87,7 +87,14 @@ struct model_config {
       .q_lora_rank = 256, .o_groups = 4, .o_lora_rank = 128, .index_n_heads = 32,                  \
       .index_topk = 48, .n_routed_experts = 32, .num_experts_per_tok = 6, .n_shared_experts = 1,   \
       .moe_intermediate_size = 256, .routed_scaling_factor = 2.5,                                  \
-      .compress_ratios = {0, 4, 128, 4, 0} }
+      .compress_ratios = {0, 4, 128, 4, 0} },                                                      \
+    { /* tests/data/precision: every layer kind once, for processors that are emulated */          \
+      .name = "precision-tiny", .vocab_size = 4096, .hidden_size = 128, .num_hidden_layers = 3,    \
+      .num_hash_layers = 1, .num_nextn_predict_layers = 1, .num_attention_heads = 2,               \
+      .q_lora_rank = 128, .o_groups = 1, .o_lora_rank = 128, .index_n_heads = 4,                   \
+      .index_topk = 16, .n_routed_experts = 4, .num_experts_per_tok = 2, .n_shared_experts = 1,    \
+      .moe_intermediate_size = 128, .routed_scaling_factor = 1.5,                                  \
+      .compress_ratios = {0, 4, 128, 0} }
 /* clang-format on */
 
 #endif

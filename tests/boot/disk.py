@@ -54,28 +54,32 @@ def tool(*command, stdin=None):
                           env=dict(os.environ, PATH=path))
 
 
-def extent(label):
+def extent(label, path):
     """Offset and size of a partition in bytes."""
     found = re.search(r'start= *(\d+), size= *(\d+),.*name="%s"' % label,
-                      tool("sfdisk", "-d", DISK).stdout)
+                      tool("sfdisk", "-d", path).stdout)
     return int(found.group(1)) * 512, int(found.group(2)) * 512
 
 
 class Partition:
-    """A partition as a file of its own, put back at the end."""
+    """A partition as a file of its own, put back at the end of a `with`."""
 
-    def __init__(self, label):
-        self.offset, self.size = extent(label)
-        self.path = os.path.join(FOLDER, label)
+    def __init__(self, label, disk=DISK):
+        self.disk = disk
+        self.offset, self.size = extent(label, disk)
+        self.path = os.path.join(os.path.dirname(disk), label)
 
-    def __enter__(self):
-        with open(DISK, "rb") as disk, open(self.path, "wb") as f:
+    def copy(self):
+        with open(self.disk, "rb") as disk, open(self.path, "wb") as f:
             disk.seek(self.offset)
             f.write(disk.read(self.size))
         return self
 
+    def __enter__(self):
+        return self.copy()
+
     def __exit__(self, *_):
-        with open(DISK, "r+b") as disk, open(self.path, "rb") as f:
+        with open(self.disk, "r+b") as disk, open(self.path, "rb") as f:
             disk.seek(self.offset)
             disk.write(f.read())
 
@@ -90,7 +94,7 @@ class Partition:
 
 
 def overwrite(label, at, data):
-    offset, _ = extent(label)
+    offset, _ = extent(label, DISK)
     with open(DISK, "r+b") as disk:
         disk.seek(offset + at)
         disk.write(data)

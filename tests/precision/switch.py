@@ -27,7 +27,8 @@ def check(name, good, note=""):
 class Box:
     """One engine with a profiles file of its own."""
 
-    def __init__(self, name, *flags):
+    def __init__(self, name, *flags, model=MODEL):
+        self.model = model
         self.path = os.path.join(FOLDER, name)
         os.makedirs(self.path, exist_ok=True)
         self.socket = os.path.join(self.path, "admin")
@@ -38,7 +39,7 @@ class Box:
     def start(self):
         self.log = open(os.path.join(self.path, "log"), "ab")
         self.process = subprocess.Popen(
-            [ENGINE, "serve", "--model", MODEL, "--listen", "127.0.0.1:0", "--keys", os.path.join(self.path, "keys"),
+            [ENGINE, "serve", "--model", self.model, "--listen", "127.0.0.1:0", "--keys", os.path.join(self.path, "keys"),
              "--admin", self.socket, "--profiles", self.profiles, "--context", "2048", *self.flags],
             stdout=subprocess.PIPE, stderr=self.log, text=True)
         self.port = int(re.search(r":(\d+)$", self.process.stdout.readline().strip()).group(1))

@@ -18,6 +18,7 @@ static const struct {
     {"rootfs/models/demo/config.json", "demo"},
     {"tests/data/golden/nano.json", "golden-nano"},
     {"tests/data/golden/wide.json", "golden-wide"},
+    {"tests/data/precision/tiny.json", "precision-tiny"},
 };
 
 static struct json_object *load(const char *path)
