@@ -297,6 +297,24 @@ static void test_keys(void **state)
     json_object_put(created);
 }
 
+/* The key of the box's own test: it opens the API, and no list has it. */
+static void test_keys_pass(void **state)
+{
+    (void)state;
+    static const char PASS[] = "{\"command\":\"keys\",\"args\":[\"pass\"]}";
+    static const char LIST[] = "{\"command\":\"keys\",\"args\":[\"list\"]}";
+    struct json_object *answer = ask(PASS, strlen(PASS));
+    assert_true(is_ok(answer));
+    const char *secret = json_object_get_string(member(member(answer, "data"), "secret"));
+    struct key key;
+    assert_true(keys_check(scope.keys, secret, strlen(secret), &key));
+    assert_memory_equal(text_of(answer), secret, strlen(secret)); /* how the heart reads it */
+    json_object_put(answer);
+    answer = ask(LIST, strlen(LIST));
+    assert_null(strstr(text_of(answer), key.id));
+    json_object_put(answer);
+}
+
 static void test_metrics(void **state)
 {
     (void)state;
@@ -675,19 +693,13 @@ static void test_profile_switches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_profiles),
-        cmocka_unit_test(test_profile_switches),
-        cmocka_unit_test(test_status),
-        cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_prefixes),
-        cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_hostile_bytes),
-        cmocka_unit_test(test_server),
-        cmocka_unit_test(test_server_bounds),
-        cmocka_unit_test(test_server_silent_clients),
-        cmocka_unit_test(test_server_place),
-        cmocka_unit_test(test_server_other_user),
+        cmocka_unit_test(test_profiles),      cmocka_unit_test(test_profile_switches),
+        cmocka_unit_test(test_status),        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_prefixes),      cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_keys_pass),     cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_hostile_bytes), cmocka_unit_test(test_server),
+        cmocka_unit_test(test_server_bounds), cmocka_unit_test(test_server_silent_clients),
+        cmocka_unit_test(test_server_place),  cmocka_unit_test(test_server_other_user),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
