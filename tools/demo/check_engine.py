@@ -68,11 +68,9 @@ def score_sets(a, encoder, special, folder):
     n, right = 0, 0
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         sets = evalsets.sets(encoder, a.longest)
-        # The longest rows first: they would be waited for at the end.
-        order = sorted(sets, key=lambda name: -sets[name][0])
-        hits = {name: [pool.submit(exact, ids) for ids in sets[name][1][: a.rows]] for name in order}
-        for name in sets:
-            got = [x.result() for x in hits[name]]
+        hits = {name: [pool.submit(exact, ids) for ids in graded[: a.rows]] for name, (_, graded) in sets.items()}
+        for name, runs in hits.items():
+            got = [x.result() for x in runs]
             print(line(name, sum(got), len(got)), flush=True)
             n, right = n + len(got), right + sum(got)
     print(line("all sets through the engine", right, n), flush=True)
