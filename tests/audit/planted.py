@@ -81,9 +81,9 @@ FAULTS = {
     "queries turned by the other base": Row([["attn.qnorm"]], [
         (PROJECT, "rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED];",
          "rope = s->rope[(ratio == 0) != (r->query_norm == ATTN_QNORM_BF16) ? ROPE_WINDOW : ROPE_COMPRESSED];")]),
-    "half a window for sampled tokens": Row([["attn.decode"]], [
+    "four tokens of the window for sampled ones": Row([["attn.decode"]], [
         (ATTENTION, "position - SLIDING_WINDOW + 1 : 0;",
-         "position - (p->math == ATTN_BF16_SPLIT_K ? SLIDING_WINDOW / 2 : SLIDING_WINDOW) + 1 : 0;")]),
+         "position - (p->math == ATTN_BF16_SPLIT_K ? SLIDING_WINDOW / 32 : SLIDING_WINDOW) + 1 : 0;")]),
     "scale of the wrong channels in entries": Row([["kv.entry"]], [
         (ATTENTION, "b->v->round(p->round_nope, entry, NOPE, entry));",
          "b->v->round(p->round_nope, entry, NOPE, entry));\n"
