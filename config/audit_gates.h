@@ -17,6 +17,14 @@
     GATES("balanced", 1e-2, 0.5, 0.93, 2.0)                                                        \
     GATES("fast", 2e-2, 0.5, 0.90, 3.0)
 
+/* TOOL_GATES(profile, mean and worst gap of the log-probability of a call's structural tokens,
+ * nats, fidelity.md 8.5); the same for profiles without a line. */
+#define AUDIT_TOOL_GATES(TOOL_GATES)                                                               \
+    TOOL_GATES("reference", 0.0, 0.0)                                                              \
+    TOOL_GATES("official", 0.05, 0.7)                                                              \
+    TOOL_GATES("balanced", 0.05, 0.7)                                                              \
+    TOOL_GATES("fast", 0.1, 1.0)
+
 /* BUDGET(name, rates that recall and needles tell apart, most items of either, texts and their
  * tokens for logits, longest needle, most turns of recall): 1 % against 10 % takes 41 items that
  * all pass, 1 % against 5 % 101, 0.5 % against 3 % 178. */

@@ -17,12 +17,13 @@
 #include <string.h>
 
 static const char USAGE[] =
-    "usage: engine audit prove|rank|prompt|floor|replay|logits|recall|needle|all\n"
+    "usage: engine audit prove|rank|prompt|floor|replay|logits|tools|recall|needle|all\n"
     "         --model DIR\n"
     "         [--profile NAME[,ROW=VALUE]..] [--reference NAME[,ROW=VALUE]..]\n"
     "         [--budget quick|1m|5m|30m|3h] [--seed N] [--context N] [--isa ..] [--threads N]\n"
     "         [--json FILE] [--html FILE]\n"
-    "       engine audit isolate --test prompt|replay|logits|recall|needle [--percent N] --model "
+    "       engine audit isolate --test prompt|replay|logits|tools|recall|needle [--percent N] "
+    "--model "
     "DIR ..\n"
     "       engine audit isolate --conversation FILE [--percent N] --model DIR ..\n"
     "       engine audit show FILE | diff FILE FILE | verify FILE --key HEX\n";

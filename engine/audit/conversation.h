@@ -25,6 +25,13 @@ struct recall_plan {
     int32_t decoys; /* other facts of the same form, said in the turns between */
 };
 
+/* A request that a tool of a harness fulfils. */
+struct call_plan {
+    uint64_t seed;
+    int32_t errand; /* which one: its remainder by their number */
+    bool thinking;
+};
+
 /* A text with a fact on every edge of its steps: the value begins in front of it and ends behind
  * it. */
 struct edges_plan {
@@ -79,6 +86,9 @@ struct json_object *conversation_tools(void);
 /** @own audit_item_free */
 void conversation_recall(const struct audit_text *text, const struct recall_plan *plan,
                          struct audit_item *out);
+/** @own audit_item_free */
+void conversation_call(const struct audit_text *text, const struct call_plan *plan,
+                       struct audit_item *out);
 /** @own audit_item_free
  *  @err ERR_INPUT: no text puts the value at that place (too close to an end, or the tokenizer has
  *       no pad of one token) */

@@ -153,6 +153,8 @@ static bool fails_once(struct search *s, const struct audit_setting *setting, bo
     case TEST_RECALL:
     case TEST_NEEDLE:
         return memory_fails(s, setting, reuse);
+    case TEST_TOOLS:
+        return audit_calls_lost(s->run, setting->prefill) > 0;
     case TEST_LOGITS:
         return audit_kl(s->run, setting) > audit_gates(s->run->profile)->kl_mean;
     default:
@@ -282,7 +284,7 @@ static bool take_given(struct search *s, struct json_object *out)
     if (s->given.value == NULL) {
         struct audit_setting reference = {s->run->reference, s->run->reference, CARRY_NONE};
         struct buf said = {0};
-        machine_say(s->run->machine, &s->given, &reference, &said);
+        machine_say(s->run->machine, &s->given, &reference, NULL, NULL, &said);
         s->given.value = strdup(buf_cstr(&said));
         ASSERT(s->given.value != NULL);
         buf_free(&said);

@@ -290,6 +290,8 @@ static double lead(const float *row, int32_t n, int32_t id)
 
 /* Follows an answer as it is sampled. */
 struct following {
+    struct ids all; /* with the end of sentence */
+    double logprobs[AUDIT_ANSWER_TOKENS];
     struct ids wanted; /* the value's tokens */
     struct buf said;   /* behind the reasoning */
     bool answering, on_value;
@@ -326,6 +328,8 @@ static void say(struct audit_machine *m, const struct audit_item *item,
         tokenizer_encode(m->text.tokenizer, item->value, strlen(item->value), false, &f->wanted);
     for (int32_t i = 0; i < AUDIT_ANSWER_TOKENS && !m->lab->gone; i++) {
         int32_t id = logits_top(m->a, m->vocab);
+        f->logprobs[f->all.len] = logits_logprob(m->a, m->vocab, id);
+        ids_add(&f->all, id);
         if (id == m->text.tokens->eos)
             break;
         follow(m, f, m->a, id);
@@ -341,6 +345,7 @@ static void say_and_grade(struct audit_machine *m, const struct audit_item *item
     say(m, item, profile, &f);
     out->grade = conversation_grade(item->value, f.said.len == 0 ? "" : f.said.data, f.said.len);
     out->margin = f.margin;
+    ids_free(&f.all);
     buf_free(&f.said);
 }
 
@@ -363,14 +368,39 @@ void machine_answer(struct audit_machine *m, const struct audit_item *item,
 }
 
 void machine_say(struct audit_machine *m, const struct audit_item *item,
-                 const struct audit_setting *setting, struct buf *said)
+                 const struct audit_setting *setting, struct ids *answer, double *logprobs,
+                 struct buf *said)
 {
     struct profile reading;
     struct following f;
     hear(m, item, setting, &reading);
     say(m, item, &reading, &f);
-    buf_add(said, f.said.data, f.said.len);
+    for (size_t i = 0; i < f.all.len; i++) {
+        if (answer != NULL)
+            ids_add(answer, f.all.data[i]);
+        if (logprobs != NULL)
+            logprobs[i] = f.logprobs[i];
+    }
+    if (said != NULL && f.said.len > 0)
+        buf_add(said, f.said.data, f.said.len);
+    ids_free(&f.all);
     buf_free(&f.said);
+}
+
+int32_t machine_follow(struct audit_machine *m, const int32_t *ids, int32_t n, int32_t from,
+                       const struct profile *profile, double *out)
+{
+    int32_t likeliest = 0;
+    ASSERT(from >= 1 && n <= m->context);
+    lab_sequence_reset(m->lab, m->main);
+    prefill(m, m->main, profile, ids, from, m->a);
+    for (int32_t i = from; i < n && !m->lab->gone; i++) {
+        out[i - from] = logits_logprob(m->a, m->vocab, ids[i]);
+        likeliest += likeliest == i - from && logits_top(m->a, m->vocab) == ids[i];
+        if (i + 1 < n)
+            decode(m, m->main, profile, ids + i, 1, m->a);
+    }
+    return likeliest;
 }
 
 /* Tokens that all items begin with; the last one of each is left to be fed. */

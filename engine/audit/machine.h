@@ -58,9 +58,17 @@ void machine_answer(struct audit_machine *machine, const struct audit_item *item
 void machine_answers(struct audit_machine *machine, const struct audit_item *items, int32_t n,
                      const struct audit_setting *setting, struct audit_answer *out);
 
-/** What the answer is, behind its reasoning; appended. */
+/** What the answer is, appended: its ids with the end of sentence, the log-probability of each, and
+ *  its text behind the reasoning; any may be NULL.  @shape logprobs [AUDIT_ANSWER_TOKENS] */
 void machine_say(struct audit_machine *machine, const struct audit_item *item,
-                 const struct audit_setting *setting, struct buf *said);
+                 const struct audit_setting *setting, struct ids *answer, double *logprobs,
+                 struct buf *said);
+
+/** Log-probabilities of ids[from..n) behind those in front of each, which are a prompt up to `from`
+ *  and decoded from there on (teacher-forced).  @shape ids [n], out [n - from]; from >= 1
+ *  @return how many of the first of them are the likeliest: all are what it would have said */
+int32_t machine_follow(struct audit_machine *machine, const int32_t *ids, int32_t n, int32_t from,
+                       const struct profile *profile, double *out);
 
 /** Prefills ids and notes the root mean square of the streams behind each layer; zeros where the
  *  model cannot be looked into.  @shape ids [n], rms [n, num_hidden_layers] */

@@ -143,6 +143,20 @@ static void pass_turn(struct talk *t)
     }
 }
 
+/* The whole of it; the messages are done with. */
+static void render_talk(const struct audit_text *text, struct talk *t, struct audit_item *out)
+{
+    struct error err;
+    struct chat_request request = {.messages = t->messages,
+                                   .tools = t->tools ? conversation_tools() : NULL,
+                                   .thinking = t->plan->thinking,
+                                   .drop_thinking = true};
+    enum status status = conversation_render(text, &request, out, &err);
+    ASSERT(status == OK); /* our own text */
+    json_object_put(t->messages);
+    json_object_put(request.tools);
+}
+
 void conversation_recall(const struct audit_text *text, const struct recall_plan *plan,
                          struct audit_item *out)
 {
@@ -165,18 +179,24 @@ void conversation_recall(const struct audit_text *text, const struct recall_plan
         }
     }
     struct buf question = {0};
-    struct error err;
     fact_put_question(&question, &t.fact);
     conversation_say(t.messages, "user", &question);
-    struct chat_request request = {.messages = t.messages,
-                                   .tools = t.tools ? conversation_tools() : NULL,
-                                   .thinking = plan->thinking,
-                                   .drop_thinking = true};
-    enum status status = conversation_render(text, &request, out, &err);
-    ASSERT(status == OK); /* our own text */
+    render_talk(text, &t, out);
     out->value = strdup(t.fact.value);
     ASSERT(out->value != NULL);
-    json_object_put(t.messages);
-    json_object_put(request.tools);
     buf_free(&question);
+}
+
+void conversation_call(const struct audit_text *text, const struct call_plan *plan,
+                       struct audit_item *out)
+{
+    const struct recall_plan as = {.thinking = plan->thinking};
+    struct talk t = {.plan = &as,
+                     .messages = json_object_new_array(),
+                     .draws = {.seed = plan->seed},
+                     .tools = true};
+    conversation_say_text(t.messages, "system", AGENT);
+    pass_turn(&t);
+    conversation_say_text(t.messages, "user", ERRANDS[plan->errand % COUNT(ERRANDS)].user);
+    render_talk(text, &t, out);
 }

@@ -29,7 +29,8 @@ static const struct {
 } TESTS[AUDIT_TESTS] = {
     [TEST_PROMPT] = {"prompt", test_prompt}, [TEST_FLOOR] = {"floor", test_floor},
     [TEST_REPLAY] = {"replay", test_replay}, [TEST_LOGITS] = {"logits", test_logits},
-    [TEST_RECALL] = {"recall", test_recall}, [TEST_NEEDLE] = {"needle", test_needle},
+    [TEST_TOOLS] = {"tools", test_tools},    [TEST_RECALL] = {"recall", test_recall},
+    [TEST_NEEDLE] = {"needle", test_needle},
 };
 
 const struct audit_budget *audit_budget(const char *name)

@@ -37,6 +37,7 @@ enum audit_test {
     TEST_FLOOR,
     TEST_REPLAY,
     TEST_LOGITS,
+    TEST_TOOLS,
     TEST_RECALL,
     TEST_NEEDLE,
     AUDIT_TESTS

@@ -6,6 +6,7 @@
 #include "engine/audit/stats.h"
 #include "engine/audit/tests.h"
 #include "engine/base/json.h"
+#include "engine/text/dsml.h"
 
 struct audit_gates {
     const char *profile;
@@ -43,6 +44,7 @@ struct json_object *test_prompt(const struct audit_run *run, enum audit_verdict 
 struct json_object *test_floor(const struct audit_run *run, enum audit_verdict *verdict);
 struct json_object *test_replay(const struct audit_run *run, enum audit_verdict *verdict);
 struct json_object *test_logits(const struct audit_run *run, enum audit_verdict *verdict);
+struct json_object *test_tools(const struct audit_run *run, enum audit_verdict *verdict);
 struct json_object *test_recall(const struct audit_run *run, enum audit_verdict *verdict);
 struct json_object *test_needle(const struct audit_run *run, enum audit_verdict *verdict);
 
@@ -59,6 +61,11 @@ bool audit_text_make(const struct audit_run *run, struct audit_item *out);
 double audit_kl(const struct audit_run *run, const struct audit_setting *setting);
 /** Ways of replay that changed a bit. */
 int audit_replay_failures(const struct audit_run *run, const struct profile *profile);
+/** Whether a call is by the schemas of these tools, which are flat as those of config/audit.def:
+ * every required property is there, every one that is there is declared and of its type. */
+bool audit_call_valid(struct json_object *tools, const struct dsml_call *call);
+/** Valid calls of the reference that are not valid under the profile: 1 once there is one. */
+int32_t audit_calls_lost(const struct audit_run *run, const struct profile *profile);
 /** Requests that do not say how to think and get other ids than under the reference. */
 int audit_prompts_changed(const struct audit_run *run, const struct profile *profile);
 /** True when the profile's value of this row alone changes the ids of a request. */

@@ -55,7 +55,8 @@ enum status audit_order_what(struct audit_order *order, const char *what, const 
     bool searches = strcmp(word, STEP_ISOLATE) == 0;
     enum audit_test searched = TEST_LOGITS;
     if (searches && (test == NULL || !audit_test_parse(test, &searched) || searched == TEST_FLOOR))
-        return error_set(err, ERR_USAGE, "--test: want prompt, replay, logits, recall or needle");
+        return error_set(err, ERR_USAGE,
+                         "--test: want prompt, replay, logits, tools, recall or needle");
     if (!searches && test != NULL)
         return error_set(err, ERR_USAGE, "--test: belongs to isolate");
     order->what = word;

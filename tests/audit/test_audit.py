@@ -23,13 +23,14 @@ def whole_report(tap, folder):
                                  "--html", page)
     official = json.load(open(path))
     verdicts = {t["name"]: t["verdict"] for t in official["tests"]}
-    tap.check(status == 0 and list(verdicts) == ["prove", "prompt", "floor", "replay", "logits", "recall", "needle"],
+    tap.check(status == 0 and list(verdicts) == ["prove", "prompt", "floor", "replay", "logits", "tools", "recall", "needle"],
               f"official: {verdicts}, {official['spent_s']:.0f} s {errors if status else ''}")
     states = {row["state"] for row in official["rows"] if row["counts"]}
     tap.check(verdicts["prove"] == "PASS" and len(official["rows"]) > 100 and not states,
               f"official is proven in {official['tests'][0]['numbers']}")
     tap.check(verdicts["prompt"] == verdicts["floor"] == verdicts["replay"] == verdicts["logits"] == "PASS",
               "official asks the same, equals itself, replays bit for bit, and holds its gates")
+    tap.check(verdicts["tools"] in ("PASS", "UNDECIDED"), f"official calls its tools: {verdicts['tools']}")
     tap.check(verdicts["recall"] == "PASS" and verdicts["needle"] == "PASS", "official loses no answer")
     tap.check(valid(official), "the report has the form of its schema")
     broken = json.loads(json.dumps(official))
@@ -37,13 +38,13 @@ def whole_report(tap, folder):
     broken["verdict"] = "FINE"
     tap.check(not valid(broken), "a report without a gate has not")
     html = open(page).read()
-    tap.check("<h1>v4box audit" in html and html.count("<section>") == 7 and html.count("hsl(") >= 10,
+    tap.check("<h1>v4box audit" in html and html.count("<section>") == 8 and html.count("hsl(") >= 10,
               "the page shows every test and the cells of its grids")
     tap.check(not any(word in html for word in ("<script", "http:", "https:", "src=", "@import")),
               "the page loads nothing")
     tap.check(audit("show", path)[1] == text, "show prints what the run printed")
     tap.check(audit("diff", path, path) == (0, "", ""), "a report does not differ from itself")
-    official["tests"][5]["verdict"], official["engine"]["isa"] = "FAIL", "abacus"
+    official["tests"][6]["verdict"], official["engine"]["isa"] = "FAIL", "abacus"
     other = os.path.join(folder, "other.json")
     json.dump(official, open(other, "w"))
     _, text, _ = audit("diff", path, other)
@@ -89,6 +90,8 @@ def conversation(tap, folder):
         "(float)(p->scale == MOE_SCALE_KERNEL ? p->limit / 20 : p->limit),"))
     rows = "reference,moe.scale=kernel,attn.prefill=bf16,attn.decode=bf16,head.logits=bf16"
     status, bad = report("isolate", "--conversation", path, "--profile", rows, engine=clamped)
+    called = {t["name"]: t for t in report("tools", "--budget", "quick", "--profile", rows, engine=clamped)[1]["tests"]}["tools"]
+    tap.check(called["verdict"] == "FAIL" and called["numbers"]["lost"] > 0, f"it calls no tools any more: {called['why']}")
     found = bad["isolation"]
     tap.check(valid(bad) and status == 1 and found["culprits"] == [["moe.scale"]] and len(found["tries"]) <= 12,
               f"a given talk: {found['culprits']} in {len(found['tries'])} verdicts")
