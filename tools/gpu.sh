@@ -4,6 +4,7 @@
 #   ops        every operation against the CPU (tests/gpu/ops.c)
 #   golden     the golden suites, asked of the worker
 #   link       the static engine, whose steps the worker takes (tests/gpu/link.py)
+#   serve      the static engine serving through the worker, which is lost in every way (tests/serve/worker.py)
 #   bench      the time of every kernel at the published model's size (tools/bench_gpu.c)
 #   sanitize   a part of ops under compute-sanitizer: memory, races, barriers
 #
@@ -52,11 +53,12 @@ sanitize() {
     done
 }
 
-for name in ${*:-ops golden link sanitize bench}; do
+for name in ${*:-ops golden link serve sanitize bench}; do
     case $name in
     ops) step ops 200 build/gpu/ops ;;
     golden) step golden 300 "$PYTHON" tests/gpu/golden.py --engine build/worker ;;
     link) step link 200 "$PYTHON" tests/gpu/link.py ;;
+    serve) step serve 200 "$PYTHON" tests/serve/worker.py --worker build/worker chat killed hung load ;;
     sanitize) sanitize ;;
     bench)
         step bench 200 build/gpu/bench

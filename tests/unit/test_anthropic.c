@@ -203,6 +203,7 @@ static void endings(void **state)
         {"", END_STOP, false, "", "", "", "api_error"},
         {"Ok", END_FAULT, false, "", "", "", "api_error"},
         {"Ok", END_DEADLINE, false, "", "", "", "api_error"},
+        {"Ok", END_LOST, false, "", "", "", "overloaded_error"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {

@@ -185,7 +185,9 @@ static void faults(void **state)
                 {"x", END_CANCELLED, "engine_error"},
                 {"", END_STOP, "engine_error"},
                 {"half an ans", END_DEADLINE, "deadline_exceeded"},
-                {"", END_DEADLINE, "deadline_exceeded"}};
+                {"", END_DEADLINE, "deadline_exceeded"},
+                {"half an ans", END_LOST, "engine_restarting"},
+                {"", END_LOST, "engine_restarting"}};
     (void)state;
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         say_only(ROWS[i].text, ROWS[i].reason);

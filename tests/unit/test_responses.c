@@ -230,6 +230,7 @@ static void endings(void **state)
         {"", END_STOP, false, "", "", "engine_error"},
         {"Ok", END_FAULT, false, "", "", "engine_error"},
         {"Ok", END_DEADLINE, false, "", "", "deadline_exceeded"},
+        {"Ok", END_LOST, false, "", "", "engine_restarting"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
