@@ -130,7 +130,8 @@ static void read_calls(const struct audit_run *run, const struct ids *ids, bool 
 
 struct tooled {
     int32_t n, reference, profile, losses, gains, formed, same;
-    int32_t tokens; /* that make the form of a call */
+    int32_t skipped; /* did not fit */
+    int32_t tokens;  /* that make the form of a call */
     double gap, worst;
 };
 
@@ -188,6 +189,11 @@ static void run_call(const struct audit_run *run, const struct profile *profile,
     struct tooled form = {0};
     double logprobs[AUDIT_ANSWER_TOKENS];
     conversation_call(run->text, &plan, &item);
+    if ((int32_t)item.ids.len > machine_context(run->machine) - AUDIT_ANSWER_TOKENS) {
+        t->skipped++;
+        audit_item_free(&item);
+        return;
+    }
     machine_say(run->machine, &item, &reference, &wanted_ids, logprobs, NULL);
     read_calls(run, &wanted_ids, plan.thinking, &wanted);
     bool same = compare_form(run, profile, &item, &wanted_ids, logprobs, &form);
@@ -233,7 +239,11 @@ static enum audit_verdict judge(const struct audit_run *run, const struct tooled
 {
     struct sprt test = {run->budget->good, run->budget->bad, AUDIT_ALPHA,
                         AUDIT_BETA,        t->losses,        t->reference};
-    if (t->n == 0 || t->reference < AUDIT_MODEL_SHARE * t->n) {
+    if (t->n == 0) {
+        snprintf(why, why_size, "no request with tools fits the context");
+        return VERDICT_UNDECIDED;
+    }
+    if (t->reference < AUDIT_MODEL_SHARE * t->n) {
         snprintf(why, why_size, "the reference profile calls a tool in %d of %d", t->reference,
                  t->n);
         return VERDICT_MODEL;
@@ -271,6 +281,7 @@ struct json_object *test_tools(const struct audit_run *run, enum audit_verdict *
     result_number(numbers, "lost", t.losses);
     result_number(numbers, "won", t.gains);
     result_number(numbers, "one-sided exact McNemar p", stats_mcnemar(t.losses, t.gains));
+    result_number(numbers, "did not fit", t.skipped);
     result_number(numbers, "tokens of the form", t.tokens);
     result_number(numbers, "gap of their log-probability, mean",
                   t.tokens > 0 ? t.gap / t.tokens : 0);
