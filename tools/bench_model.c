@@ -190,7 +190,7 @@ static struct rates rates_measure(struct model *model, const struct profile *pro
 static enum status variant_run(const char *dir, enum isa isa, const struct profile *profile,
                                int threads, double peak, struct error *err)
 {
-    struct model_options options = {isa, threads};
+    struct model_options options = {.isa = isa, .threads = threads};
     struct model *model = NULL;
     struct sequence *sequence = NULL;
     float *logits = NULL;
