@@ -21,6 +21,7 @@
 #define BOX_SSH_PORT    "22"
 
 /* What outlives a reboot, when there is a disk; without one, a file system in memory lies here. */
+#define BOX_LOG           "/log" /* the log of this and earlier starts, capped */
 #define BOX_CONFIG        "/config"
 #define BOX_CONFIG_ENGINE "/config/engine" /* the engine's own, to rename in */
 #define BOX_KEYS          "/config/engine/keys"
@@ -78,7 +79,7 @@
 #define SERVICE_SAID_BYTES     160    /* a path and a reason */
 #define SERVICE_ARGS_MAX       24
 #define SERVICE_PATHS_MAX      6
-#define SERVICES_MAX           12
+#define SERVICES_MAX           16
 
 /* ---- log of the services --------------------------------------------------------------------- */
 #define LOG_RING_BYTES    (256 * 1024) /* about 3,000 lines; lives in PID 1, so it must stay small */
@@ -90,6 +91,13 @@
    ring of this size at boot. */
 #define KERNEL_LEVEL_MAX    5
 #define KERNEL_RECORD_BYTES 8192 /* CONSOLE_EXT_LOG_MAX: the kernel hands over no longer one */
+
+/* On the partition, which has 64 MiB: 44 at most, beside its journal and tables. */
+#define KEEPLOG_FILE_BYTES (1024 * 1024)
+#define KEEPLOG_FILES      43
+#define KEEPLOG_TAIL_BYTES (256 * 1024) /* what is read of it at once, more than LOG_LINES_MAX */
+#define KEEPLOG_PERIOD_MS  2000         /* lines that a power cut may take */
+#define KEEPLOG_RETRY_MS   60000        /* after a refusal of the disk */
 
 /* ---- log of changes ----------------------------------------------------------------------------
  */

@@ -117,16 +117,6 @@ bool changes_add(const char *path, const char *who, const char *role, const char
     return good;
 }
 
-/* Where the last `count` lines begin. */
-static size_t start_of_tail(const char *bytes, size_t n, size_t count)
-{
-    size_t at = n > 0 && bytes[n - 1] == '\n' ? n - 1 : n;
-    while (at > 0 && count > 0)
-        if (bytes[--at] == '\n' && --count == 0)
-            return at + 1;
-    return at;
-}
-
 bool changes_tail(const char *path, size_t count, struct text *out)
 {
     static char bytes[2 * CHANGES_FILE_BYTES];
@@ -137,7 +127,7 @@ bool changes_tail(const char *path, size_t count, struct text *out)
     if (before < 0 && now < 0)
         return false;
     n += now < 0 ? 0 : (size_t)now;
-    size_t at = start_of_tail(bytes, n, count);
+    size_t at = text_last_lines(bytes, n, count);
     text_add(out, bytes + at, n - at);
     return true;
 }

@@ -8,8 +8,8 @@
 
 static const struct command COMMANDS[] = {
     {"status", TARGET_BOTH, ROLE_VIEWER, "*", false, NULL, "", "what runs, and how it fares"},
-    {"log", TARGET_INIT, ROLE_VIEWER, "*", false, NULL, "[changes] [LINES]",
-     "the newest lines of init and its services, or who changed what"},
+    {"log", TARGET_INIT, ROLE_VIEWER, "*", false, NULL, "[changes | stored] [LINES]",
+     "what init, services and kernel say; who changed what; what the disk keeps"},
     {"keys", TARGET_ENGINE, ROLE_OPERATOR, "- list", false, NULL,
      "list | create NAME | limit ID LIMIT VALUE | disable|enable ID | expire ID DATE | delete ID",
      "who may use the chat API, and how much"},

@@ -11,6 +11,7 @@
 #include "init/control.h"
 #include "init/files.h"
 #include "init/gate.h"
+#include "init/keeplog.h"
 #include "init/network.h"
 #include "init/panic.h"
 #include "init/sshkeys.h"
@@ -68,33 +69,70 @@ static void command_status(const struct request *request, struct text *answer)
 }
 
 /* `log changes [LINES]` */
-static void answer_changes(struct text *answer, size_t count)
+static bool tell_changes(size_t count, struct text *t)
 {
-    static char bytes[2 * CHANGES_FILE_BYTES + 1];
-    struct text t = text_over(bytes, sizeof bytes);
-    if (!changes_tail(BOX_CHANGES, count, &t))
-        text_printf(&t, "nothing was changed yet\n");
-    answer_write(answer, true, t.data, t.len, NULL, 0);
+    return changes_tail(BOX_CHANGES, count, t);
+}
+
+/* `log stored [LINES]` */
+static bool tell_stored(size_t count, struct text *t)
+{
+    static const struct keeplog log = {BOX_LOG, KEEPLOG_FILE_BYTES, KEEPLOG_FILES};
+    return keeplog_tail(&log, count, t);
+}
+
+static const struct {
+    const char *word, *nothing;
+    bool (*tell)(size_t count, struct text *t);
+} LOGS[] = {
+    {"changes", "nothing was changed yet\n", tell_changes},
+    {"stored", "nothing is stored\n", tell_stored},
+};
+
+static int find_log(const struct request *request)
+{
+    for (int i = 0; i < (int)(sizeof LOGS / sizeof LOGS[0]); i++)
+        if (request->count > 1 && strcmp(request->word[1], LOGS[i].word) == 0)
+            return i;
+    return -1;
 }
 
 static void command_log(const struct request *request, struct text *answer)
 {
+    static char bytes[KEEPLOG_TAIL_BYTES + 1];
+    struct text t = text_over(bytes, sizeof bytes);
     char *end = NULL;
     unsigned long count = LOG_LINES_DEFAULT;
-    bool changes = request->count > 1 && strcmp(request->word[1], "changes") == 0;
-    if (request->count > 1 + changes) {
-        const char *word = request->word[1 + changes];
+    int log = find_log(request), words = 1 + (log >= 0);
+    if (request->count > words) {
+        const char *word = request->word[words];
         count = strtoul(word, &end, 10);
         if (*end != '\0' || word[0] < '0' || word[0] > '9' || count == 0 || count > LOG_LINES_MAX ||
-            request->count > 2 + changes) {
+            request->count > words + 1) {
             say(answer, false, "log: a number of lines from 1 to 2000");
             return;
         }
     }
-    if (changes)
-        answer_changes(answer, count);
-    else
+    if (log < 0) {
         log_answer(answer, &box.journal, count);
+        return;
+    }
+    if (!LOGS[log].tell(count, &t))
+        text_printf(&t, "%s", LOGS[log].nothing);
+    answer_write(answer, true, t.data, t.len, NULL, 0);
+}
+
+/* Of the keeper alone: the number of lines so far, and those since a number it was told before. */
+static void command_log_since(const struct request *request, struct text *answer)
+{
+    static char bytes[LOG_RING_BYTES + 32];
+    struct text t = text_over(bytes, sizeof bytes);
+    const struct ring *ring = &box.journal.ring;
+    uint64_t now = ring->dropped + ring->line_count;
+    uint64_t seen = request->count == 2 ? strtoull(request->word[1], NULL, 10) : 0;
+    text_printf(&t, "%llu\n", (unsigned long long)now);
+    log_lines(&t, &box.journal, seen < now ? (size_t)(now - seen) : 0);
+    answer_write(answer, true, t.data, t.len, NULL, 0);
 }
 
 /* Of the console alone, before it passes a command on: change WHO ROLE PIECE ... */
@@ -350,6 +388,7 @@ static const struct {
 } COMMANDS[] = {
     {"status", command_status, 0},
     {"log", command_log, 2},
+    {"log-since", command_log_since, 1},
     {"change", command_change, 1 + CONTROL_ARGS_MAX},
     {"poweroff", command_poweroff, 0},
     {"reboot", command_reboot, 0},
@@ -563,6 +602,8 @@ static bool wanted(enum service_condition condition)
         return box.slots.known;
     case WHEN_CERTIFICATE:
         return box.has_certificate && !box.slots.rescue;
+    case WHEN_LOG:
+        return box.storage.log == STORAGE_DISK;
     case WHEN_CONFIRMED:
         return false; /* comes later */
     }

@@ -137,11 +137,12 @@ static void add_options(struct text *data, const struct options *options)
 
 static void add_storage(struct text *text, struct text *data, const struct storage *storage)
 {
-    text_printf(text, "config: %s, models: %s\n", storage_place_name(storage->config),
-                storage_place_name(storage->models));
+    text_printf(text, "config: %s, models: %s, log: %s\n", storage_place_name(storage->config),
+                storage_place_name(storage->models), storage_place_name(storage->log));
     text_add(text, storage->notes.data, storage->notes.len);
-    text_printf(data, "\"storage\":{\"config\":\"%s\",\"models\":\"%s\",\"disk\":",
-                storage_place_name(storage->config), storage_place_name(storage->models));
+    text_printf(data, "\"storage\":{\"config\":\"%s\",\"models\":\"%s\",\"log\":\"%s\",\"disk\":",
+                storage_place_name(storage->config), storage_place_name(storage->models),
+                storage_place_name(storage->log));
     text_json_string(data, storage->disk.name, strlen(storage->disk.name));
     text_printf(data, ",\"notes\":");
     text_json_string(data, storage->notes.data, storage->notes.len);
@@ -217,11 +218,16 @@ static void add_line(void *context, const char *line, size_t n)
     }
 }
 
+void log_lines(struct text *out, const struct journal *journal, size_t count)
+{
+    ring_tail(&journal->ring, count, add_line, out);
+}
+
 void log_answer(struct text *answer, const struct journal *journal, size_t count)
 {
     /* In memory of its own: the ring as text, and a newline for each of its 2-byte headers. */
     static char bytes[LOG_RING_BYTES + 1];
     struct text text = text_over(bytes, sizeof bytes);
-    ring_tail(&journal->ring, count, add_line, &text);
+    log_lines(&text, journal, count);
     answer_write(answer, true, text.data, text.len, NULL, 0);
 }

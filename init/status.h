@@ -26,4 +26,7 @@ int64_t status_field(const char *text, size_t n, const char *name);
 /** Appends /proc/self/mounts' text as a JSON array of {path, type, options}. */
 void status_mounts(struct text *out, const char *text, size_t n);
 
+/** Appends the newest `count` lines of the log, each with its end. */
+void log_lines(struct text *out, const struct journal *journal, size_t count);
+
 #endif

@@ -28,6 +28,7 @@ static const struct mount_spec {
     unsigned long flags;
     bool format; /* when blank */
 } CONFIG = {DISK_CONFIG, "config", BOX_CONFIG, "data=journal,errors=remount-ro", MOUNT_FLAGS, true},
+  LOG = {DISK_LOG, "log", BOX_LOG, "errors=remount-ro", MOUNT_FLAGS, true},
   MODELS = {DISK_MODELS, "models", BOX_MODELS, "", MOUNT_FLAGS | MS_RDONLY, false};
 
 const char *storage_place_name(enum storage_place place)
@@ -121,12 +122,13 @@ static enum storage_place place_of(struct storage *s, struct journal *journal,
 
 bool storage_open(struct storage *s, struct journal *journal, bool wanted)
 {
-    *s = (struct storage){.config = STORAGE_UNUSED, .models = STORAGE_UNUSED};
+    *s =
+        (struct storage){.config = STORAGE_UNUSED, .models = STORAGE_UNUSED, .log = STORAGE_UNUSED};
     s->notes = text_over(s->bytes, sizeof s->bytes);
     enum disk_result result = wanted ? wait_for_disk(&s->disk) : DISK_ABSENT;
     s->has_disk = result == DISK_FOUND;
     if (wanted && !s->has_disk) {
-        s->config = s->models = STORAGE_MISSING;
+        s->config = s->models = s->log = STORAGE_MISSING;
         storage_note(s, journal, "%s; nothing that is changed now outlives a reboot",
                      result == DISK_AMBIGUOUS
                          ? "two disks have the partitions of a box: take one out"
@@ -135,6 +137,7 @@ bool storage_open(struct storage *s, struct journal *journal, bool wanted)
     if (s->has_disk) {
         s->config =
             place_of(s, journal, &CONFIG, "defaults hold until a factory-reset makes a new one");
+        s->log = place_of(s, journal, &LOG, "the log ends with each start until a factory-reset");
         s->models = place_of(s, journal, &MODELS, "there is no model until one is put there");
     }
     bool good = s->notes.len == 0;
@@ -146,7 +149,8 @@ bool storage_open(struct storage *s, struct journal *journal, bool wanted)
 /* Whoever still holds a file there has been killed by now; what can not be unmounted is synced. */
 void storage_close(struct storage *s)
 {
-    if (s->config == STORAGE_DISK && umount2(BOX_CONFIG, 0) != 0)
+    if ((s->config == STORAGE_DISK && umount2(BOX_CONFIG, 0) != 0) ||
+        (s->log == STORAGE_DISK && umount2(BOX_LOG, 0) != 0))
         sync();
 }
 
@@ -156,5 +160,7 @@ bool storage_reset(const struct storage *s)
     if (!s->has_disk)
         return false;
     device_path(&s->disk, DISK_CONFIG, device);
-    return format_device(device, BOX_CONFIG_FORMAT);
+    bool good = format_device(device, BOX_CONFIG_FORMAT);
+    device_path(&s->disk, DISK_LOG, device);
+    return format_device(device, BOX_CONFIG_FORMAT) && good;
 }

@@ -1,7 +1,7 @@
 /*
- * What outlives a reboot: the config partition at BOX_CONFIG and the models at BOX_MODELS. Whatever
- * is wrong with them, the box boots: config then lies in memory, and status says so and why. Knows
- * the disk's parts, not the files on them.
+ * What outlives a reboot: the config partition at BOX_CONFIG, the models at BOX_MODELS, and the log
+ * at BOX_LOG. Whatever is wrong with them, the box boots: config then lies in memory, and status
+ * says so and why. Knows the disk's parts, not the files on them.
  */
 #ifndef V4BOX_INIT_STORAGE_H
 #define V4BOX_INIT_STORAGE_H
@@ -20,7 +20,7 @@ enum storage_place {
 struct storage {
     struct disk disk;
     bool has_disk;
-    enum storage_place config, models;
+    enum storage_place config, models, log;
     struct text notes; /* over `bytes`: what people must know, a line each */
     char bytes[STORAGE_NOTES_BYTES];
 };
@@ -37,10 +37,11 @@ bool storage_open(struct storage *s, struct journal *journal, bool wanted);
 void storage_note(struct storage *s, struct journal *journal, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** Unmounts config, so that nothing of it is left to write. */
+/** Unmounts config and log, so that nothing of them is left to write. */
 void storage_close(struct storage *s);
 
-/** Overwrites the config partition with an empty file system.  After storage_close.  @err false */
+/** Overwrites the partitions of config and log with empty file systems.  After storage_close.  @err
+ * false */
 bool storage_reset(const struct storage *s);
 
 /** The name of a place, for people and for programs. */

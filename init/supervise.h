@@ -24,6 +24,7 @@ enum service_condition {
     WHEN_ENGINE,      /* a start with an engine: not in rescue */
     WHEN_SLOTS,       /* the firmware started one of the two slots */
     WHEN_CERTIFICATE, /* there is one, and an engine behind it */
+    WHEN_LOG,         /* there is a partition for the log */
     WHEN_CONFIRMED    /* from the moment that this start counts as good */
 };
 

@@ -98,3 +98,12 @@ void text_add_printable(struct text *t, const char *bytes, size_t n)
         i += length == 0 ? 1 : length;
     }
 }
+
+size_t text_last_lines(const char *bytes, size_t n, size_t count)
+{
+    size_t at = n > 0 && bytes[n - 1] == '\n' ? n - 1 : n;
+    while (at > 0 && count > 0)
+        if (bytes[--at] == '\n' && --count == 0)
+            return at + 1;
+    return at;
+}

@@ -30,4 +30,7 @@ void text_json_string(struct text *t, const char *bytes, size_t n);
  */
 void text_add_printable(struct text *t, const char *bytes, size_t n);
 
+/** Where the last `count` lines begin; the last one may lack its end. */
+size_t text_last_lines(const char *bytes, size_t n, size_t count);
+
 #endif

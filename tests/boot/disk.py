@@ -34,7 +34,7 @@ KEYS_HELD = 40  # more than this and the next cut deletes; the box holds 256
 
 SEALED = {"nosuid", "nodev", "noexec"}
 DISK_MOUNTS = dict(MOUNTS, **{"/config": ("ext4", SEALED | {"data=journal"}),
-                              "/models": ("ext4", SEALED | {"ro"})})
+                              "/models": ("ext4", SEALED | {"ro"}), "/log": ("ext4", SEALED)})
 
 
 FIRMWARE_MOUNTS = dict(DISK_MOUNTS, **{"/sys/firmware/efi/efivars": ("efivarfs", SEALED)})
@@ -230,6 +230,9 @@ def comes_back(box):
     require(re.search(r"net.mode +static", out), "net says %r" % out)
     require("network" not in box.serial.command("status"), "DHCP runs")
     changes = box.serial.command("log changes")
+    stored = box.serial.command("log stored 2000")
+    require(stored.count("---- 20") >= 2 and "init: first-key: stopped" in stored.split("---- 20")[1],
+            "the log of the start before says %r" % stored[:2000])
     for what in ("box admin: keys create first", "serial admin: settings hostname kept",
                  "serial admin: failed: net dhcp --try 0"):
         require(what in changes, "log changes of before says %r" % changes)
@@ -292,6 +295,8 @@ def damage_files():
               "mode and owner of the folder and of the key")
         # Until nothing more fits: debugfs takes the reserve as well.
         config.debugfs("write %s /big" % big)
+    with Partition("log") as log:
+        log.debugfs("rm /current", "write %s /big" % big)
 
 
 def mends(box):
@@ -306,6 +311,7 @@ def mends(box):
     equal(fingerprint(box), kept["fingerprint"], "the fingerprints of host key and certificate")
     log = box.serial.command("log 2000")
     require("tls: the copy of an earlier boot takes its place" in log, "no word of the certificate")
+    require("keeper: /log: the log is not kept: No space left" in log, "no word of the full log: %r" % log[-2000:])
     equal(box.ssh("help")[0], 0, "SSH")
 
 
@@ -362,6 +368,8 @@ def broken():
     with Box("disk-broken", "--bare", "--data", DISK) as box:
         if tap.check("broken: boots with defaults, and says what is broken", goes_on_with_defaults, box):
             tap.check("broken: factory-reset asks for the word and a yes", resets, box)
+    with Partition("log") as log:
+        tap.check("broken: the reset made a sound file system for the log", log.check)
     with Partition("config") as config:
         tap.check("broken: the reset made a sound file system", config.check)
         with open(config.path, "rb") as f:
