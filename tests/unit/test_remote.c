@@ -599,6 +599,122 @@ static void test_head_bytes(void **state)
     close(fd);
 }
 
+/* ---- anything that is let through runs ------------------------------------------------------- */
+
+static uint32_t random_state;
+
+static int32_t roll(int32_t n)
+{
+    random_state = random_state * 1664525u + 1013904223u; /* Numerical Recipes */
+    return (int32_t)((uint64_t)random_state * (uint32_t)n >> 32);
+}
+
+/* Mostly what fits, sometimes what does not. */
+static struct link_step any_step(const struct link_limits *limits)
+{
+    /* As often as lets timelines grow, and as it takes to hit upon what is possible. */
+    static const uint8_t OFTEN[LINK_KINDS] = {
+        [LINK_STEP] = 24,      [LINK_DRAFT] = 12, [LINK_LAYER] = 4, [LINK_EXPERTS] = 2,
+        [LINK_OPEN] = 12,      [LINK_CLOSE] = 1,  [LINK_RESET] = 2, [LINK_POOL_OPEN] = 4,
+        [LINK_POOL_CLOSE] = 1, [LINK_SAVE] = 60,  [LINK_LOAD] = 90, [LINK_GET] = 4,
+        [LINK_PUT] = 4,        [LINK_WITNESS] = 2};
+    struct link_step step = {.room = 200 + roll(200)};
+    int32_t sum = 0, chosen;
+    for (int kind = 0; kind < LINK_KINDS; kind++)
+        sum += OFTEN[kind];
+    chosen = roll(sum);
+    while (chosen >= OFTEN[step.kind])
+        chosen -= OFTEN[step.kind++];
+    step.perturbation.index_topk = roll(4);
+    step.perturbation.hc_transposed = (uint8_t)roll(2);
+    step.block = roll(limits->layers + 2);
+    step.leg = roll(2) == 0 ? LEG_PREFILL : LEG_DECODE;
+    step.pool = roll(2);
+    step.n_blocks = 1 + roll(3);
+    step.n_tails = 1 + roll(2);
+    step.tail = roll(2);
+    step.piece = roll(3);
+    step.at = step.tail == 0 ? roll(3) : roll(3) * SNAPSHOT_TOKENS + (roll(8) == 0);
+    step.n_segments = roll(3);
+    for (int32_t i = 0; i < step.n_segments; i++) {
+        struct link_segment *g = &step.segments[i];
+        g->timeline = roll(3);
+        const struct link_timeline *t = &limits->timelines[g->timeline];
+        g->length = t->length - (roll(4) == 0 ? roll(20) : 0);
+        g->drafted = roll(2) == 0 ? t->drafted : g->length - roll(4);
+        g->n = step.kind > LINK_LAYER ? roll(2) : roll(6) == 0 ? 130 : roll(6);
+        g->beyond = roll(6) == 0 ? roll(4) : 0;
+        g->leg = (uint8_t)(roll(2) == 0 ? LEG_PREFILL : LEG_DECODE);
+        g->flags = (uint8_t)(LINK_CROSSOVER | roll(3));
+        step.n_ids += g->n;
+    }
+    if (step.kind == LINK_EXPERTS)
+        step.n_ids = roll(9);
+    for (int32_t i = 0; i < step.n_ids && i < STEP_TOKENS_MAX; i++)
+        step.ids[i] = roll(VOCAB);
+    return step;
+}
+
+/* What a step that has run changes. */
+static void note_run(const struct link_step *step, struct link_limits *limits)
+{
+    struct link_pool *pool = &limits->pools[step->pool];
+    for (int32_t i = 0; i < step->n_segments; i++) {
+        const struct link_segment *g = &step->segments[i];
+        struct link_timeline *t = &limits->timelines[g->timeline];
+        bool feeds = step->kind == LINK_STEP || step->kind == LINK_LAYER;
+        t->length = g->length + (feeds ? g->n : 0);
+        t->drafted = g->drafted + (step->kind == LINK_DRAFT && g->beyond == 0 ? g->n : 0);
+        if (step->kind == LINK_OPEN)
+            *t = (struct link_timeline){.room = step->room};
+        if (step->kind == LINK_RESET || step->kind == LINK_CLOSE)
+            *t = (struct link_timeline){.room = step->kind == LINK_RESET ? t->room : 0};
+        if (step->kind == LINK_LOAD && step->tail != 0)
+            t->length = t->drafted = step->at;
+    }
+    if (step->kind == LINK_POOL_OPEN)
+        *pool = (struct link_pool){step->n_blocks, step->n_tails};
+    if (step->kind == LINK_POOL_CLOSE)
+        *pool = (struct link_pool){0, 0};
+}
+
+static void test_any_steps(void **state)
+{
+    (void)state;
+    enum { STEPS = 70, TRIES = 1000000 };
+    static const struct profile *profile;
+    struct link_limits limits = {.vocab = VOCAB, .drafts = true};
+    struct remote *r = NULL;
+    struct error err;
+    int32_t ran[LINK_KINDS] = {0};
+    const struct model_options options = {
+        .isa = ISA_BASELINE, .threads = 1, .worker = "/proc/self/exe"};
+    assert_int_equal(remote_open(MODEL_DIR, &options, &r, &err), OK);
+    limits.layers = remote_config(r)->num_hidden_layers;
+    random_state = 7;
+    for (int32_t n = 0, tries = 0; n < STEPS; tries++) {
+        assert_true(tries < TRIES);
+        struct link_step step = any_step(&limits);
+        profile = profile_builtin_at((enum profile_column)roll(PROFILE_BUILTINS));
+        if (link_step_wrong(&step, &limits) != NULL)
+            continue;
+        struct link_step *asked = remote_step(r, (enum link_kind)step.kind, profile);
+        const float *numbers;
+        step.number = asked->number;
+        memcpy(step.values, asked->values, sizeof step.values);
+        *asked = step;
+        if (!remote_run(r, &numbers))
+            fail_msg("step %d of kind %u: %s", (int)n, step.kind, remote_lost(r));
+        note_run(&step, &limits);
+        ran[step.kind]++;
+        n++;
+    }
+    for (int kind = 0; kind < LINK_KINDS; kind++)
+        if (ran[kind] == 0) /* each of them must have come */
+            fail_msg("no step of kind %d", kind);
+    remote_close(r);
+}
+
 int main(int argc, char **argv)
 {
     if (argc >= 4 && strcmp(argv[1], "steps") == 0)
@@ -609,6 +725,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_model),    cmocka_unit_test(test_lies),
         cmocka_unit_test(test_signals),     cmocka_unit_test(test_starts),
         cmocka_unit_test(test_no_memory),   cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_any_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
