@@ -472,7 +472,7 @@ static void compressor(struct backend *b, float *out, size_t n)
                 {RATIO_CSA, 27, 5},  {RATIO_HCA, 300, 300}, {RATIO_HCA, 300, 7}};
     const float *first[2] = {NULL, NULL};
     uint16_t weight[HEAD_DIM];
-    struct tensor norm = {weight, NULL, HEAD_DIM, 0, STORE_BF16};
+    struct tensor norm = {.data = weight, .rows = HEAD_DIM, .store = STORE_BF16};
     for (int i = 0; i < HEAD_DIM; i++)
         weight[i] = (uint16_t)(0x3f80 + i % 50);
     for (int run = 0; run < 6; run++) {
@@ -481,7 +481,7 @@ static void compressor(struct backend *b, float *out, size_t n)
         float *kappa = random_floats((size_t)RUNS[run].total * (size_t)width, 2);
         float *gamma = random_floats((size_t)RUNS[run].total * (size_t)width, 2);
         float *ape = random_floats((size_t)ratio * (size_t)width, 1);
-        struct tensor tensor = {ape, NULL, ratio, width, STORE_F32};
+        struct tensor tensor = {.data = ape, .rows = ratio, .cols = width, .store = STORE_F32};
         compress(b, ratio, RUNS[run].total, RUNS[run].piece, kappa, gamma, &tensor, &norm, out);
         int blocks = RUNS[run].total / ratio;
         for (int j = 0; j < blocks; j++) {
