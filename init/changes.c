@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -50,21 +49,6 @@ static bool turn_over(const char *path)
     return rename(path, older) == 0;
 }
 
-static int open_file(const char *path, off_t *size)
-{
-    struct stat st;
-    int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        *size = st.st_size;
-        return fd;
-    }
-    if (fd >= 0) {
-        close(fd);
-        errno = EINVAL;
-    }
-    return -1;
-}
-
 /* What a power cut left of a line gets its end, so that the next one begins. */
 static bool ends_open(int fd, off_t size)
 {
@@ -100,10 +84,10 @@ bool changes_add(const char *path, const char *who, const char *role, const char
     add_stamp(&line);
     text_printf(&line, "%.64s %.16s: ", who, role);
     add_what(&line, what);
-    int fd = open_file(path, &size);
+    int fd = file_open(path, O_RDWR | O_APPEND | O_CREAT, &size);
     if (fd >= 0 && size + (off_t)line.len + 1 > CHANGES_FILE_BYTES) {
         close(fd);
-        fd = turn_over(path) ? open_file(path, &size) : -1;
+        fd = turn_over(path) ? file_open(path, O_RDWR | O_APPEND | O_CREAT, &size) : -1;
     }
     if (fd < 0)
         return false;

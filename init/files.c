@@ -11,19 +11,29 @@
 #define PATH_BYTES 256 /* all paths are constants of config/box.h, or of tests */
 
 /* O_NONBLOCK: a FIFO in place of the file must not hold up the boot. */
-ssize_t file_load(const char *path, char *bytes, size_t cap)
+int file_open(const char *path, int flags, off_t *size)
 {
     struct stat st;
-    size_t len = 0;
-    ssize_t n = -1;
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    int fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        *size = st.st_size;
+        return fd;
+    }
+    if (fd >= 0) {
         close(fd);
         errno = EINVAL;
-        return -1;
     }
+    return -1;
+}
+
+ssize_t file_load(const char *path, char *bytes, size_t cap)
+{
+    off_t size;
+    size_t len = 0;
+    ssize_t n = -1;
+    int fd = file_open(path, O_RDONLY, &size);
+    if (fd < 0)
+        return -1;
     for (;;) {
         char beyond;
         n = len < cap ? read(fd, bytes + len, cap - len) : read(fd, &beyond, 1);

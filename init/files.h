@@ -10,6 +10,12 @@
 #include <sys/types.h>
 
 /**
+ * Opens a regular file, made with mode 0600 when `flags` say O_CREAT; tells its size.
+ * @own close()  @err -1 with errno: EINVAL no regular file, or as open()
+ */
+int file_open(const char *path, int flags, off_t *size);
+
+/**
  * Reads a regular file of at most `cap` bytes; returns how many.
  * @err -1 with errno: ENOENT absent, EFBIG larger, EINVAL no regular file, or of the disk
  */

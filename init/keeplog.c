@@ -2,12 +2,12 @@
 #include "init/keeplog.h"
 
 #include "config/box.h"
+#include "init/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define PATH_BYTES 128
@@ -39,21 +39,10 @@ static bool drop_oldest(const struct keeplog *k)
     return false;
 }
 
-/* Opens a regular file, or nothing. */
 static int open_file(const struct keeplog *k, int file, int flags, off_t *size)
 {
     char path[PATH_BYTES];
-    struct stat st;
-    int fd = open(path_of(k, file, path), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        *size = st.st_size;
-        return fd;
-    }
-    if (fd >= 0) {
-        close(fd);
-        errno = EINVAL;
-    }
-    return -1;
+    return file_open(path_of(k, file, path), flags, size);
 }
 
 /* What did not fit is taken back, so that no line stands there in part. */

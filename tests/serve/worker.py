@@ -217,7 +217,8 @@ def group_killed(folder, model, worker):
         answer = stream(engine, {**long, "messages": [{"role": "user", "content": LONG}]}, 3)
         waits = [Later(engine, {**ASKED[1], "messages": [{"role": "user", "content": LONG + str(n)}], "max_tokens": 300})
                  for n in range(4)]
-        until(lambda: engine.metric("vllm:num_requests_waiting") == 3)
+        until(lambda: engine.metric("vllm:num_requests_running") == SESSIONS and
+              engine.metric("vllm:num_requests_waiting") == len(waits) + 1 - SESSIONS)
         os.kill(engine.worker(), signal.SIGKILL)
         check(f"killed: the running stream is told ({losses})", "engine_restarting" in rest(answer))
         answers = [wait.take() for wait in waits]
