@@ -277,8 +277,7 @@ static void take_prompt(struct audit_machine *m, const struct audit_item *item,
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Log-probability of an id over the best other one: their logits' difference. */
-static double lead(const float *row, int32_t n, int32_t id)
+double machine_lead(const float *row, int32_t n, int32_t id)
 {
     float best = -INFINITY;
     for (int32_t i = 0; i < n; i++) {
@@ -302,7 +301,7 @@ struct following {
 static void follow(struct audit_machine *m, struct following *f, const float *row, int32_t id)
 {
     if (f->answering && f->on_value && f->n_answer < f->wanted.len) {
-        double here = lead(row, m->vocab, f->wanted.data[f->n_answer]);
+        double here = machine_lead(row, m->vocab, f->wanted.data[f->n_answer]);
         f->margin = f->n_answer == 0 ? here : fmin(f->margin, here);
         f->on_value = id == f->wanted.data[f->n_answer];
     }

@@ -118,4 +118,8 @@ const char *audit_way_name(enum audit_way way);
 void machine_rows(struct audit_machine *machine, const int32_t *ids, int32_t n,
                   const struct profile *profile, enum audit_way way, uint64_t *hashes);
 
+/** How far a row of logits [n] puts an id above the best other one: the difference of their
+ * log-probabilities. */
+double machine_lead(const float *row, int32_t n, int32_t id);
+
 #endif

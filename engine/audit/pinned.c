@@ -1,12 +1,13 @@
 /* Both profiles over the same tokens, and the sampler of the request on what each says. */
 #include "engine/audit/pinned.h"
 
+#include "engine/audit/machine.h"
+
 #include "engine/audit/tests_common.h"
 #include "engine/model/logits.h"
 #include "engine/serve/sampler.h"
 #include "kernels/check.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,17 +27,6 @@ static int32_t pick(struct replaying *r, float *row, int32_t at)
     return sampler_pick(&r->sampler, row, &r->recording->sampling, (uint64_t)at);
 }
 
-/* How far the other profile finds the recorded token above the best other one. */
-static double lead(const float *row, int32_t vocab, int32_t id)
-{
-    float best = -INFINITY;
-    for (int32_t i = 0; i < vocab; i++) {
-        if (i != id && row[i] > best)
-            best = row[i];
-    }
-    return (double)row[id] - best;
-}
-
 /* The rows behind position `at - 1` say the token at `at`. */
 static void see(void *user, int32_t position, float *own, float *other)
 {
@@ -44,7 +34,7 @@ static void see(void *user, int32_t position, float *own, float *other)
     int32_t at = position + 1;
     if (at < r->n_prompt)
         return;
-    double kl = logits_kl(own, other, r->vocab), ahead = lead(other, r->vocab, r->ids[at]);
+    double kl = logits_kl(own, other, r->vocab), ahead = machine_lead(other, r->vocab, r->ids[at]);
     r->kl_sum += kl;
     r->kl_max = fmax(r->kl_max, kl);
     r->least_lead = r->seen == 0 ? ahead : fmin(r->least_lead, ahead);
