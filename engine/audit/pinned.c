@@ -8,6 +8,7 @@
 #include "engine/serve/sampler.h"
 #include "kernels/check.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
