@@ -17,7 +17,8 @@ static const struct {
      "      [--profile ..] [--threads N] [--context TOKENS] [--sessions N] [--host NAME]..\n"
      "      [--keepalive-ms N] [--draft N] [--metrics ADDR:PORT|unix:PATH] [--receipts N] [--front "
      "UID]\n"
-     "      [--prefixes FILE --prefixes-key FILE] [--profiles FILE] [--audits DIR]"},
+     "      [--prefixes FILE --prefixes-key FILE] [--profiles FILE] [--audits DIR] [--worker "
+     "PROGRAM]"},
     {"logits", cmd_logits,
      "--model DIR --ids FILE --profile NAME[,ROW=VALUE]... [--chunk N] [--positions 0,5,-1]\n"
      "      [--draft] [--trace] [--decode-from N] [--decode-profile NAME[,ROW=VALUE]...]\n"
@@ -31,18 +32,21 @@ static const struct {
      "table | verify --model DIR [--profile P] [--json] | rank --model DIR [--ids FILE] [--json]"},
     {"verify", cmd_verify, "--model DIR"},
     {"audit", cmd_audit,
-     "floor|replay|logits|recall|needle|all|isolate --model DIR [--profile ..] [--budget 5m]\n"
-     "      [--json FILE] [--html FILE] | show FILE | diff FILE FILE"},
+     "TEST|all|isolate --model DIR [--profile P] [--budget 5m] [--json FILE] [--html FILE]\n"
+     "      | show FILE | diff FILE FILE | verify FILE --key HEX; alone it lists the tests"},
     {"version", cmd_version, ""},
 };
 
 #define N_COMMANDS (sizeof COMMANDS / sizeof COMMANDS[0])
 
-static void usage(FILE *out)
+/** @param only one subcommand's name, or NULL for all */
+static void usage(FILE *out, const char *only)
 {
     fprintf(out, "v4box engine %s\nusage:\n", V4BOX_VERSION);
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  engine %s %s\n", COMMANDS[i].name, COMMANDS[i].help);
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (only == NULL || strcmp(only, COMMANDS[i].name) == 0)
+            fprintf(out, "  engine %s %s\n", COMMANDS[i].name, COMMANDS[i].help);
+    }
     fprintf(out, "exit codes: 0 good, 1 the check failed, 2 usage or input\n");
 }
 
@@ -57,16 +61,21 @@ int cmd_version(int argc, char **argv)
 int main(int argc, char **argv)
 {
     if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)) {
-        usage(stdout);
+        usage(stdout, NULL);
         return 0;
     }
     if (argc >= 2) {
         for (size_t i = 0; i < N_COMMANDS; i++) {
-            if (strcmp(argv[1], COMMANDS[i].name) == 0)
-                return COMMANDS[i].run(argc - 1, argv + 1);
+            if (strcmp(argv[1], COMMANDS[i].name) != 0)
+                continue;
+            if (argc == 3 && strcmp(argv[2], "--help") == 0) {
+                usage(stdout, argv[1]);
+                return 0;
+            }
+            return COMMANDS[i].run(argc - 1, argv + 1);
         }
         fprintf(stderr, "engine: unknown subcommand '%.32s'\n", argv[1]);
     }
-    usage(stderr);
+    usage(stderr, NULL);
     return 2;
 }
