@@ -9,6 +9,7 @@
 #define BOX_RUN         "/run/v4box"
 #define BOX_INIT_SOCK   "/run/v4box/init.sock"
 #define BOX_ENGINE_SOCK "/run/v4box/engine.sock"
+#define BOX_CLAIM_SOCK  "/run/claim.sock" /* of its user alone; gone once the box is claimed */
 #define BOX_METRICS     "unix:/run/v4box/metrics.sock"
 #define BOX_METRICS_NET "0.0.0.0:9464" /* where exporters of OpenTelemetry are scraped */
 #define BOX_MODELS      "/models"
@@ -47,6 +48,7 @@
 
 #define BOX_UID_FRONT     101 /* the TLS front; alone reads the private key */
 #define BOX_UID_KERNEL    102 /* reads the kernel's messages, and nothing else */
+#define BOX_UID_CLAIM     103 /* who logs in without a key to claim a box that is nobody's */
 #define BOX_TEXT_OF(x)    #x
 #define BOX_UID_TEXT(uid) BOX_TEXT_OF(uid) /* for an argument */
 
@@ -79,7 +81,7 @@
 #define SERVICE_SAID_BYTES     160    /* a path and a reason */
 #define SERVICE_ARGS_MAX       24
 #define SERVICE_PATHS_MAX      6
-#define SERVICES_MAX           16
+#define SERVICES_MAX           20
 
 /* ---- log of the services --------------------------------------------------------------------- */
 #define LOG_RING_BYTES    (256 * 1024) /* about 3,000 lines; lives in PID 1, so it must stay small */
@@ -116,6 +118,14 @@
 #define CONTROL_DEPTH_MAX     16          /* nesting of an answer's data */
 #define SERVANT_STALL_MS      30000       /* a sender who says nothing for so long has gone */
 #define SERVANT_TEXT_BYTES    (32 * 1024) /* a chain of certificates is the longest answer */
+
+/* ---- the claim of a new box -------------------------------------------------------------------
+ */
+#define CLAIM_CODE_CHARS  12   /* 60 bits; typed by hand from a screen */
+#define CLAIM_GROUP_CHARS 4    /* between hyphens */
+#define CLAIM_GUESSES     5    /* slips of a hand */
+#define CLAIM_GUESS_MS    2000 /* then one so often: all codes take 73 thousand million years */
+#define CLAIM_IDLE_TEXT   "30" /* seconds: a login that says nothing makes room for others */
 
 /* ---- console ----------------------------------------------------------------------------------
  */

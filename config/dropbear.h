@@ -6,7 +6,8 @@
  * dropbear then prints its usage and ends, and init would start it for ever.
  */
 
-/* Keys only: there is no password on the box to guess. */
+/* Keys only: there is no password on the box to guess.  -B, for a box without keys, is kept by
+   tools/deps/dropbear.sh. */
 #define DROPBEAR_SVR_PASSWORD_AUTH 0
 #define DROPBEAR_SVR_PUBKEY_AUTH   1
 /* `restrict`, `command=` and friends in authorized_keys narrow a key further. */

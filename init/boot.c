@@ -235,17 +235,15 @@ static bool check_stored(struct box *box)
 }
 
 /* The place seeds a box that has nothing of its own; what the box keeps goes first. */
-static bool import(struct box *box, const char *name, const char *to, uid_t owner, bool *present)
+static bool import(struct box *box, const char *name, const char *to, uid_t owner)
 {
     char from[256];
-    *present = access(to, F_OK) == 0;
-    if (*present)
+    if (access(to, F_OK) == 0)
         return true;
     snprintf(from, sizeof from, "%s/%s/raw", BOX_FW_CFG, name);
     enum site_result result = site_copy(from, to, owner);
     if (result == SITE_REFUSED)
         journal_printf(&box->journal, "init", "site data '%s' refused", name);
-    *present = result == SITE_COPIED;
     return result != SITE_REFUSED;
 }
 
@@ -265,9 +263,9 @@ static bool step_folders(struct box *box)
 static bool step_site(struct box *box)
 {
     bool stored = check_stored(box);
-    bool keys = import(box, "keys", BOX_KEYS, BOX_UID_ENGINE, &box->has_keys);
-    bool authorized =
-        import(box, "authorized_keys", BOX_AUTHORIZED, BOX_UID_ROOT, &box->has_authorized);
+    bool keys = import(box, "keys", BOX_KEYS, BOX_UID_ENGINE);
+    bool authorized = import(box, "authorized_keys", BOX_AUTHORIZED, BOX_UID_ROOT);
+    box->has_authorized = access(BOX_AUTHORIZED, F_OK) == 0;
     return stored && keys && authorized;
 }
 

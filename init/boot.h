@@ -23,8 +23,7 @@ struct box {
     struct slots slots;
     struct watchdog watchdog;
     struct netplan net;  /* and the other settings */
-    bool has_keys;       /* there are API keys: kept from before, or given by the site */
-    bool has_authorized; /* likewise SSH keys */
+    bool has_authorized; /* there are SSH keys: kept from before, or given by the site */
     bool has_host_key;
     bool has_certificate;
 };

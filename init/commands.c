@@ -25,6 +25,8 @@ static const struct command COMMANDS[] = {
      "all | prove | replay | logits | recall | needle | rank | isolate .. | status | abort | "
      "history | report | diff | list | schedule | key",
      "whether the profile still remembers, and which row broke it"},
+    {"claim", TARGET_INIT, ROLE_ADMIN, "*", false, NULL, "",
+     "whether the box is somebody's, or how it becomes so"},
     {"ssh-keys", TARGET_INIT, ROLE_ADMIN, "- list", false, NULL,
      "list | add KEY NAME [viewer|operator|admin] | delete NAME",
      "who may log in over SSH, and as what"},

@@ -13,19 +13,24 @@
 
 static const char MALFORMED[] = "not a request";
 
-bool control_open(struct control *c, const char *path,
+void control_init(struct control *c)
+{
+    c->listen_fd = -1;
+    for (int i = 0; i < CONTROL_CLIENTS_MAX; i++)
+        c->client[i].fd = -1;
+}
+
+bool control_open(struct control *c, const char *path, uid_t peer,
                   void (*handle)(void *context, const struct request *request, struct text *answer),
                   void *context)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    control_init(c);
     c->handle = handle;
     c->context = context;
-    c->peer = getuid();
-    for (int i = 0; i < CONTROL_CLIENTS_MAX; i++)
-        c->client[i].fd = -1;
+    c->peer = peer;
     if (strlen(path) >= sizeof address.sun_path) {
         errno = ENAMETOOLONG;
-        c->listen_fd = -1;
         return false;
     }
     strcpy(address.sun_path, path);
@@ -35,6 +40,7 @@ bool control_open(struct control *c, const char *path,
     unlink(path);
     mode_t mask = umask(0177);
     bool open = bind(c->listen_fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+                (peer == getuid() || chown(path, peer, (gid_t)-1) == 0) &&
                 listen(c->listen_fd, CONTROL_CLIENTS_MAX) == 0;
     umask(mask);
     if (!open)

@@ -24,14 +24,17 @@ struct control_client {
 
 struct control {
     int listen_fd; /* owns; -1: not open */
-    uid_t peer;    /* who else than root may speak */
+    uid_t peer;    /* who else than root may speak; owns the socket */
     void (*handle)(void *context, const struct request *request, struct text *answer);
     void *context; /* borrows */
     struct control_client client[CONTROL_CLIENTS_MAX];
 };
 
+/** One that is not open: what follows may be called, and does nothing. */
+void control_init(struct control *c);
+
 /** Listens on `path`, mode 0600.  @err false with errno */
-bool control_open(struct control *c, const char *path,
+bool control_open(struct control *c, const char *path, uid_t peer,
                   void (*handle)(void *context, const struct request *request, struct text *answer),
                   void *context);
 void control_close(struct control *c);

@@ -1,6 +1,6 @@
 /*
  * What the place brings along: API keys and SSH keys, given by the machine's owner through QEMU's
- * fw_cfg.  On metal there is none, and the box makes its first key itself.  Copies bounded bytes;
+ * fw_cfg.  On metal there is none, and the box waits to be claimed.  Copies bounded bytes;
  * the programs that use them parse them.
  */
 #ifndef V4BOX_INIT_SITE_H

@@ -172,9 +172,9 @@ static void add_slots(struct text *text, struct text *data, const struct slots *
     text_printf(data, "},");
 }
 
-void status_answer(struct text *answer, const struct supervisor *services,
-                   const struct storage *storage, const struct slots *slots, int64_t boot_ms)
+void status_answer(struct text *answer, const struct status *status)
 {
+    const struct supervisor *services = status->services;
     char text_bytes[TEXT_BYTES], data_bytes[DATA_BYTES], proc[PROC_BYTES];
     struct text text = text_over(text_bytes, sizeof text_bytes);
     struct text data = text_over(data_bytes, sizeof data_bytes);
@@ -186,10 +186,13 @@ void status_answer(struct text *answer, const struct supervisor *services,
     text_printf(&text, "v4box %s, up %lld:%02d:%02d, memory %lld of %lld MiB available\n",
                 V4BOX_VERSION, (long long)(up_s / 3600), (int)(up_s / 60 % 60), (int)(up_s % 60),
                 (long long)(free_kib / 1024), (long long)(total_kib / 1024));
-    text_printf(&data, "{\"version\":\"%s\",\"uptime_s\":%lld,\"boot_ms\":%lld,", V4BOX_VERSION,
-                (long long)up_s, (long long)boot_ms);
-    add_storage(&text, &data, storage);
-    add_slots(&text, &data, slots);
+    text_printf(&data, "{\"version\":\"%s\",\"uptime_s\":%lld,\"boot_ms\":%lld,\"claimed\":%s,",
+                V4BOX_VERSION, (long long)up_s, (long long)status->boot_ms,
+                status->claimed ? "true" : "false");
+    if (!status->claimed)
+        text_printf(&text, "nobody's yet: `claim` says how to log in over SSH\n");
+    add_storage(&text, &data, status->storage);
+    add_slots(&text, &data, status->slots);
     add_ports(&text, &data);
     text_printf(&text, "%-12s %-9s %6s %9s %12s\n", "service", "state", "pid", "restarts",
                 "resident");

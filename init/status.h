@@ -10,9 +10,17 @@
 #include "init/supervise.h"
 #include "init/text.h"
 
+/* What the answer is about. */
+struct status {
+    const struct supervisor *services; /* borrows, as the others */
+    const struct storage *storage;
+    const struct slots *slots;
+    int64_t boot_ms;
+    bool claimed; /* somebody may log in over SSH */
+};
+
 /** Writes the whole answer line about the box, what it keeps, its slots, and its services. */
-void status_answer(struct text *answer, const struct supervisor *services,
-                   const struct storage *storage, const struct slots *slots, int64_t boot_ms);
+void status_answer(struct text *answer, const struct status *status);
 
 /** Writes the whole answer line with the newest `count` lines of the journal. */
 void log_answer(struct text *answer, const struct journal *journal, size_t count);

@@ -46,7 +46,7 @@ _Noreturn static void give_up(const char *what)
 static void connect_output(const struct supervisor *s, const struct service_spec *spec, int pipe_fd)
 {
     bool terminal = spec->output == OUTPUT_TERMINAL;
-    int out = spec->output == OUTPUT_LOG ? pipe_fd : open(s->serial_path, O_RDWR | O_NOCTTY);
+    int out = terminal ? open(s->serial_path, O_RDWR | O_NOCTTY) : pipe_fd;
     int in = terminal ? out : open("/dev/null", O_RDONLY);
     if (out < 0 || in < 0 || dup2(out, STDERR_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
         dup2(in, STDIN_FILENO) < 0)

@@ -20,7 +20,7 @@ enum service_condition {
     WHEN_ALWAYS,
     WHEN_DHCP,        /* the address comes from DHCP */
     WHEN_AUTHORIZED,  /* somebody may log in: there is an authorized_keys file */
-    WHEN_NO_KEYS,     /* nobody gave this box an API key */
+    WHEN_UNCLAIMED,   /* nobody may, and there is a code to change that */
     WHEN_ENGINE,      /* a start with an engine: not in rescue */
     WHEN_SLOTS,       /* the firmware started one of the two slots */
     WHEN_CERTIFICATE, /* there is one, and an engine behind it */
@@ -30,7 +30,6 @@ enum service_condition {
 
 enum service_output {
     OUTPUT_LOG,      /* stdout and stderr into the journal */
-    OUTPUT_SERIAL,   /* stdout and stderr straight to the serial line, kept nowhere */
     OUTPUT_TERMINAL, /* the serial line as its controlling terminal */
 };
 
@@ -60,7 +59,7 @@ struct supervisor {
     int count;
     struct journal *journal;       /* borrows */
     const struct options *options; /* borrows; may be NULL when no argument names one */
-    const char *serial_path;       /* borrows: OUTPUT_SERIAL and OUTPUT_TERMINAL */
+    const char *serial_path;       /* borrows: OUTPUT_TERMINAL */
     uint64_t orphans;              /* reaped children that were no service */
 };
 

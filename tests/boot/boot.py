@@ -562,24 +562,75 @@ def normal():
 # ---- a box that nobody gave anything ---------------------------------------------------------------
 
 
-def first_key(box):
+def claim_code(box):
+    """The code as the serial line shows it, and the box at its prompt behind it."""
+    code = box.serial.expect(r"claim code: (\w{4}-\w{4}-\w{4})\r", 240).group(1)
     box.serial.expect(re.escape(PROMPT), 240)
-    found = box.serial.expect(r"(ds_[A-Za-z0-9]{8}_[A-Za-z0-9]{32})", 240)
+    return code
+
+
+def claim(box, *words):
+    """What `ssh claim@BOX` answers: (exit code, output).  It is a login without a key."""
+    code, out, err = box.ssh(*words, key="/dev/null", user="claim")
+    return code, out + err
+
+
+def nobody_is_served(box):
+    """Before the claim the API is closed, and the only login is that of a claim, with the code."""
+    box.code = claim_code(box)
     box.wait_healthy()
     equal(box.http("/v1/models")[0], 401, "without a key")
-    equal(box.http("/v1/models", key=found.group(1))[0], 200, "with the printed key")
-    box.serial.type("\r")
-    box.serial.expect(re.escape(PROMPT))
-    equal(box.serial.text.count(found.group(1)), 1, "times the key was printed")
-    log = box.serial.command("log 2000")
-    require("first-key: stopped" in log and found.group(1) not in log, "the log says %r" % log)
+    require("nobody's yet" in box.serial.command("status"), "status does not say that it is nobody's")
+    for user in ("admin", "root", "engine", "front", "nobody"):
+        code, out, _ = box.ssh("status", user=user)
+        equal((code, out), (255, ""), "a login as %s" % user)
+    equal(claim(box, "status")[0], 2, "exit code of another command")
+    require("ssh claim@BOX CODE" in claim(box)[1], "a login without words is told nothing")
+    code, out, _ = box.ssh(options=("-W", "127.0.0.1:443"), user="claim", key="/dev/null")
+    require(code != 0 and out == "", "-W: exit %d, %r" % (code, out))
 
 
-def no_ssh(box):
-    status = box.serial.command("status")
-    require("engine" in status and "ssh" not in status, "status says %r" % status)
-    code, out, err = box.ssh("status")
-    require(code == 255 and out == "", "ssh: exit %d, %r %r" % (code, out, err))
+def wrong_codes_are_few(box):
+    public = box.read("ssh_key.pub").split()
+    said = [claim(box, "0000-0000-0000", *public[:2], "anna") for _ in range(8)]
+    equal({code for code, _ in said}, {1}, "exit codes of wrong codes")
+    require("not the code" in said[0][1], "a wrong code hears %r" % said[0][1])
+    code, out = claim(box, box.code, "ssh-ed25519", "AAAA", "anna")
+    end = time.monotonic() + 60
+    while "too many guesses" in out:
+        require(time.monotonic() < end, "no guess within a minute")
+        time.sleep(2)
+        code, out = claim(box, box.code, "ssh-ed25519", "AAAA", "anna")
+    require(code == 1 and "not a public" in out, "the code with a key that is none: %d %r" % (code, out))
+    equal(box.ssh("status")[0], 255, "exit code of a login before the claim")
+
+
+def the_code_claims_once(box):
+    public = box.read("ssh_key.pub").split()
+    end = time.monotonic() + 60
+    while claim(box, box.code.lower(), *public[:2], "anna")[0] != 0:
+        require(time.monotonic() < end, "the code does not claim the box")
+        time.sleep(2)
+    end = time.monotonic() + 60
+    while box.ssh("status")[0] != 0:
+        require(time.monotonic() < end, "no SSH a minute after the claim")
+        time.sleep(1)
+    other = claim(box, box.code, *public[:2], "otto")
+    require(other[0] == 255 and "Permission denied" in other[1], "a second claim: %r" % (other,))
+    require(re.search(r"^admin +ssh-ed25519 \S+ anna$", box.ssh("ssh-keys list")[1], re.M), "anna is no admin")
+    require("anna admin: claimed the box" in box.ssh("log changes")[1], "it is not recorded")
+    require("has been claimed" in box.serial.command("claim"), "claim says something else")
+    equal(box.status()["data"]["init"]["claimed"], True, "claimed")
+    key = re.search(r"ds_\w{8}_\w{32}", box.ssh("keys create first")[1]).group(0)
+    equal(box.http("/v1/models", key=key)[0], 200, "with the new owner's API key")
+
+
+def the_code_is_nowhere_else(box):
+    log = box.ssh("log 2000")[1] + box.ssh("log changes")[1] + box.ssh("status --json")[1]
+    for form in (box.code, box.code.replace("-", "")):
+        require(form.lower() not in log.lower(), "the log has the code")
+    equal(box.serial.text.count(box.code), 1, "times the code was shown")
+    require("a claim with a wrong code" in log and "claimed by anna" in log, "the log says %r" % log)
 
 
 def reboot_resets(box):
@@ -592,8 +643,10 @@ def reboot_resets(box):
 
 def bare():
     with Box("bare", "--bare") as box:
-        if tap.check("bare: the first key is made, shown once, and opens the API", first_key, box):
-            tap.check("bare: without an operator's key there is no SSH", no_ssh, box)
+        if tap.check("bare: nobody is served, and nobody but a claim gets in", nobody_is_served, box):
+            tap.check("bare: wrong codes are refused and soon wait", wrong_codes_are_few, box)
+            tap.check("bare: the code with a key claims the box, once", the_code_claims_once, box)
+            tap.check("bare: the code stood on the serial line and nowhere else", the_code_is_nowhere_else, box)
             tap.check("bare: reboot resets the machine", reboot_resets, box)
 
 

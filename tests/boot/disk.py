@@ -154,10 +154,9 @@ def starts(box):
     tap.note("console %.1f s after power-on, guest clock %s ms"
              % (box.since_start(), re.search(r"booted in (\d+) ms", box.serial.text).group(1)))
     require("FAILED" not in box.serial.text, "a boot step failed: " + box.serial.text)
-    kept["first"] = box.serial.expect(r"(ds_[A-Za-z0-9]{8}_[A-Za-z0-9]{32})", 240).group(1)
+    kept["code"] = re.search(r"claim code: (\S+)", box.serial.text).group(1)
     tap.note("API %.1f s after power-on" % box.wait_healthy())
-    box.serial.type("\r")
-    box.serial.expect(re.escape(PROMPT))
+    kept["first"] = new_key(box, "first")
 
 
 def is_on_disk(box):
@@ -219,7 +218,8 @@ def keeps(box):
     require(opens(box, kept["first"]) and opens(box, kept["second"]), "a key is gone")
     require(not opens(box, INVENTED), "an invented key opens, too")
     equal(fingerprint(box), kept["fingerprint"], "the fingerprints of host key and certificate")
-    require(not re.search(r"ds_[A-Za-z0-9]{8}_", box.serial.text), "another first key was made")
+    code = re.search(r"claim code: (\S+)", box.serial.text).group(1)
+    require(code != kept["code"], "two starts have the same claim code")
 
 
 def comes_back(box):
@@ -231,9 +231,9 @@ def comes_back(box):
     require("network" not in box.serial.command("status"), "DHCP runs")
     changes = box.serial.command("log changes")
     stored = box.serial.command("log stored 2000")
-    require(stored.count("---- 20") >= 2 and "init: first-key: stopped" in stored.split("---- 20")[1],
+    require(stored.count("---- 20") >= 2 and "init: this start is good" in stored.split("---- 20")[1],
             "the log of the start before says %r" % stored[:2000])
-    for what in ("box admin: keys create first", "serial admin: settings hostname kept",
+    for what in ("serial admin: keys create first", "serial admin: settings hostname kept",
                  "serial admin: failed: net dhcp --try 0"):
         require(what in changes, "log changes of before says %r" % changes)
     box.serial.command("net static 10.9.9.9/24 --try 30")
@@ -302,6 +302,7 @@ def damage_files():
 def mends(box):
     at_prompt(box)
     box.wait_healthy()
+    require("claim code" not in box.serial.text, "a box with an owner has a claim code")
     notes = storage(box)["notes"]
     require("keys was damaged; the copy" in notes, "status says %r" % notes)
     require("ssh_host_key was damaged; the copy" in notes, "status says %r" % notes)
@@ -375,6 +376,7 @@ def broken():
         with open(config.path, "rb") as f:
             tap.check("broken: and left nothing of the old one", require,
                       b"xxxxxxxx" not in f.read(), "old content is there")
+        tap.check("broken: it is nobody's again", require, "admin" not in config.debugfs("ls /"), "keys are there")
 
 
 def misses(box):

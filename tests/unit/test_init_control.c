@@ -172,9 +172,9 @@ static void servers_that_are_none(void **state)
     static char longer[300];
     memset(longer, 'x', sizeof longer - 1);
     assert_int_equal(client_ask(&client, longer, &request, 1000), CLIENT_ABSENT);
-    assert_false(control_open(&control, longer, handle, NULL));
+    assert_false(control_open(&control, longer, getuid(), handle, NULL));
     /* Accepted by the kernel's queue, never answered. */
-    assert_true(control_open(&control, path, handle, NULL));
+    assert_true(control_open(&control, path, getuid(), handle, NULL));
     assert_int_equal(client_ask(&client, path, &request, 50), CLIENT_SILENT);
 }
 
@@ -184,7 +184,7 @@ static int open_control(void **state)
     if (mkdtemp(folder) == NULL)
         return -1;
     snprintf(path, sizeof path, "%s/sock", folder);
-    return control_open(&control, path, handle, NULL) ? 0 : -1;
+    return control_open(&control, path, getuid(), handle, NULL) ? 0 : -1;
 }
 
 static int close_control(void **state)

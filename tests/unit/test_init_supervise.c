@@ -23,7 +23,6 @@
 
 static struct supervisor s;
 static struct journal journal = {.echo_fd = -1};
-static char serial_path[] = "/tmp/v4box-serial-XXXXXX";
 
 static bool always(enum service_condition condition)
 {
@@ -73,7 +72,6 @@ static void start(const struct service_spec *specs, int n)
 {
     memset(&journal.ring, 0, sizeof journal.ring);
     supervisor_init(&s, specs, n, always, &journal, NULL);
-    s.serial_path = serial_path;
     supervisor_start(&s);
 }
 
@@ -100,7 +98,7 @@ static void output_goes_to_the_journal(void **state)
         SPEC("unwanted", RESTART_ALWAYS, "/bin/false"),
     };
     specs[0].uid = getuid();
-    specs[1].condition = WHEN_NO_KEYS;
+    specs[1].condition = WHEN_UNCLAIMED;
     start(specs, 2);
     assert_int_equal(s.count, 1); /* the second one's condition does not hold */
     assert_true(wait_state(0, SERVICE_STOPPED));
@@ -223,37 +221,6 @@ static void confinement_holds(void **state)
     assert_int_equal(status, 0);
 }
 
-static int make_serial(void **state)
-{
-    (void)state;
-    int fd = mkstemp(serial_path);
-    return fd < 0 ? -1 : close(fd);
-}
-
-static int remove_serial(void **state)
-{
-    (void)state;
-    return unlink(serial_path);
-}
-
-/* What a first key prints goes to the serial line and is kept nowhere. */
-static void secrets_stay_out_of_the_journal(void **state)
-{
-    (void)state;
-    struct service_spec specs[] = {SPEC("first-key", RESTART_NEVER, "/bin/echo", "sesame")};
-    char line[16] = "";
-    specs[0].uid = getuid();
-    specs[0].output = OUTPUT_SERIAL;
-    start(specs, 1);
-    assert_true(wait_state(0, SERVICE_STOPPED));
-    FILE *f = fopen(serial_path, "r");
-    assert_non_null(f);
-    assert_non_null(fgets(line, sizeof line, f));
-    fclose(f);
-    assert_string_equal(line, "sesame\n");
-    assert_false(logged("sesame"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,7 +231,6 @@ int main(void)
         cmocka_unit_test(orphans_are_reaped),
         cmocka_unit_test(a_flood_is_bounded),
         cmocka_unit_test(confinement_holds),
-        cmocka_unit_test(secrets_stay_out_of_the_journal),
     };
-    return cmocka_run_group_tests(tests, make_serial, remove_serial);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
