@@ -9,6 +9,7 @@
 #define BOX_RUN         "/run/v4box"
 #define BOX_INIT_SOCK   "/run/v4box/init.sock"
 #define BOX_ENGINE_SOCK "/run/v4box/engine.sock"
+#define CLOCK_SOCK      "/run/clock.sock"
 #define BOX_CLAIM_SOCK  "/run/claim.sock" /* of its user alone; gone once the box is claimed */
 #define BOX_METRICS     "unix:/run/v4box/metrics.sock"
 #define BOX_METRICS_NET "0.0.0.0:9464" /* where exporters of OpenTelemetry are scraped */
@@ -49,6 +50,7 @@
 #define BOX_UID_FRONT     101 /* the TLS front; alone reads the private key */
 #define BOX_UID_KERNEL    102 /* reads the kernel's messages, and nothing else */
 #define BOX_UID_CLAIM     103 /* who logs in without a key to claim a box that is nobody's */
+#define BOX_UID_CLOCK     104 /* reads what time servers say, and may set the clock */
 #define BOX_TEXT_OF(x)    #x
 #define BOX_UID_TEXT(uid) BOX_TEXT_OF(uid) /* for an argument */
 
@@ -118,6 +120,34 @@
 #define CONTROL_DEPTH_MAX     16          /* nesting of an answer's data */
 #define SERVANT_STALL_MS      30000       /* a sender who says nothing for so long has gone */
 #define SERVANT_TEXT_BYTES    (32 * 1024) /* a chain of certificates is the longest answer */
+
+/* ---- the clock ---------------------------------------------------------------------------------
+ */
+#define CLOCK_PORT         123
+#define CLOCK_PAUSE_MS     4000  /* between questions as long as there is no good answer, doubled */
+#define CLOCK_SETTLED_MS   64000 /* at most, and the least when there is one */
+#define CLOCK_PAUSE_MAX_MS 1024000 /* a crystal drifts 0.1 s in it, at 100 ppm */
+#define CLOCK_ANSWER_MS    5000
+#define CLOCK_DELAY_MAX_US 1000000 /* half of it is the error of the offset */
+#define CLOCK_GRAIN_US                                                                             \
+    10000 /* a server whose clock ticks may seem to answer before it was asked                     \
+           */
+#define CLOCK_ERROR_MAX_US 1000000 /* of the server itself, as it says */
+#define CLOCK_STEP_US      500000  /* less is made up slowly: 0.5 s in 1,000 */
+#define CLOCK_STEP_MAX_US                                                                          \
+    INT64_C(1000000000)                     /* of a clock that was right: 1,000 s, as ntpd has it */
+#define CLOCK_FLOOR_S   INT64_C(1793491200) /* 2026-11-01: this was written later */
+#define CLOCK_CEILING_S (CLOCK_FLOOR_S + INT64_C(30) * 365 * 86400)
+
+/* ---- the log over the network ------------------------------------------------------------------
+ */
+#define SYSLOG_MESSAGE_BYTES                                                                       \
+    (LOG_LINE_BYTES + 256) /* a head: a time, names of 63 and 48 characters */
+#define SYSLOG_PERIOD_MS    1000
+#define SYSLOG_RETRY_MAX_MS 60000 /* between attempts to reach somebody who is not there */
+#define SYSLOG_SEND_MS      5000  /* a collector that takes nothing for so long is not there */
+#define SYSLOG_IGNORED_MAX  16    /* pieces of what a collector says, at once */
+#define HOST_NAME_BYTES     63
 
 /* ---- the claim of a new box -------------------------------------------------------------------
  */

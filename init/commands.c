@@ -35,6 +35,8 @@ static const struct command COMMANDS[] = {
      "the address; --try SECONDS goes back by itself"},
     {"settings", TARGET_INIT, ROLE_ADMIN, "-", false, NULL, "[NAME VALUE]",
      "what is set, and setting it"},
+    {"time", TARGET_CLOCK, ROLE_ADMIN, "-", false, NULL, "set 2026-11-30T12:00:00Z",
+     "the clock, and who is asked for it; setting it"},
     {"tls", TARGET_TLS, ROLE_ADMIN, "- status show", false, "install",
      "status | show | reset [NAME ...]", "the certificate; ssh BOX tls install <FILE takes one"},
     {"update", TARGET_UPDATER, ROLE_ADMIN, "status", false, "", "status",

@@ -18,6 +18,7 @@ enum target {
     TARGET_BOTH,
     TARGET_UPDATER,
     TARGET_TLS,
+    TARGET_CLOCK,
     TARGET_COUNT
 };
 

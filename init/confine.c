@@ -92,17 +92,30 @@ int confine_user(uid_t uid)
     return setresuid(uid, uid, uid);
 }
 
-int confine_capabilities(void)
+/* Leaves one capability, as far as it was there. */
+static int keep_capability(int capability)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
     if (syscall(SYS_capget, &header, data) != 0)
         return -1;
     for (int i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
-        uint32_t keep = i == 0 ? 1u << CAP_DAC_OVERRIDE : 0;
-        data[i].effective &= keep;
+        uint32_t keep = i == capability / 32 ? 1u << capability % 32 : 0;
         data[i].permitted &= keep;
+        data[i].effective = data[i].permitted; /* a change of user has emptied these */
         data[i].inheritable = 0;
     }
     return (int)syscall(SYS_capset, &header, data);
+}
+
+int confine_capabilities(void)
+{
+    return keep_capability(CAP_DAC_OVERRIDE);
+}
+
+int confine_user_but(uid_t uid, int capability)
+{
+    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0 || confine_user(uid) != 0)
+        return -1;
+    return keep_capability(capability);
 }

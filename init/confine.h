@@ -34,6 +34,9 @@ int confine_process(void);
 /** Becomes `uid` with the group of the same number and no other.  @err -1 with errno */
 int confine_user(uid_t uid);
 
+/** The same, and keeps that one capability.  @err -1 with errno */
+int confine_user_but(uid_t uid, int capability);
+
 /**
  * Drops every capability but CAP_DAC_OVERRIDE (the console connects to the engine's own socket).
  * No effect without privileges.  @err -1 with errno

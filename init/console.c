@@ -25,13 +25,24 @@
 #define SCREEN_BYTES (4 * CONSOLE_LINE_BYTES) /* one redraw and what came before it */
 
 struct console {
-    const char *engine_path, *init_path, *updater_path, *tls_path; /* NULL: not asked */
+    const char *path[TARGET_COUNT]; /* of the servers; NULL: not asked */
     bool json;
     int wait_s; /* how long to wait for a server that is not there yet */
     int idle_s; /* without a key typed, a terminal's session ends */
     enum role role;
     const char *who; /* borrows; for the log of changes */
     bool alone;      /* one command of -c: the input is its own, not more commands */
+};
+
+/* Who serves a command: the name, the option that tells another socket, and the box's own. */
+static const struct {
+    const char *name, *option, *path;
+} SERVERS[TARGET_COUNT] = {
+    [TARGET_INIT] = {"init", "--init", BOX_INIT_SOCK},
+    [TARGET_ENGINE] = {"engine", "--socket", BOX_ENGINE_SOCK},
+    [TARGET_UPDATER] = {"updater", "--updater", UPDATE_SOCK},
+    [TARGET_TLS] = {"tls", "--tls", TLS_SOCK},
+    [TARGET_CLOCK] = {"clock", "--clock", CLOCK_SOCK},
 };
 
 static struct client client, second; /* large: they hold whole answers */
@@ -129,17 +140,16 @@ static bool run_both(const struct console *c, const struct request *request)
 {
     static char text_bytes[2 * CONSOLE_ANSWER_BYTES], data_bytes[2 * CONSOLE_ANSWER_BYTES];
     static char line_bytes[4 * CONSOLE_ANSWER_BYTES];
-    static const char *const NAMES[2] = {"init", "engine"};
-    const char *const paths[2] = {c->init_path, c->engine_path};
+    static const enum target BOTH[2] = {TARGET_INIT, TARGET_ENGINE};
     struct client *const clients[2] = {&client, &second};
     struct text text = text_over(text_bytes, sizeof text_bytes);
     struct text data = text_over(data_bytes, sizeof data_bytes);
     bool ok = true;
     text_printf(&data, "{");
     for (int i = 0; i < 2; i++) {
-        enum client_result result = ask(c, clients[i], paths[i], request);
+        enum client_result result = ask(c, clients[i], c->path[BOTH[i]], request);
         if (result != CLIENT_ANSWERED) {
-            text_printf(&text, "%s: %s\n", NAMES[i], client_result_text(result));
+            text_printf(&text, "%s: %s\n", SERVERS[BOTH[i]].name, client_result_text(result));
             ok = false;
             continue;
         }
@@ -147,7 +157,7 @@ static bool run_both(const struct console *c, const struct request *request)
         text_add(&text, clients[i]->answer.text.data, clients[i]->answer.text.len);
         if (text.len > 0 && text.data[text.len - 1] != '\n')
             text_printf(&text, "\n");
-        add_data(&data, NAMES[i], clients[i]);
+        add_data(&data, SERVERS[BOTH[i]].name, clients[i]);
     }
     text_printf(&data, "}");
     if (!c->json) {
@@ -185,11 +195,6 @@ static bool take_json(struct request *request)
     return found;
 }
 
-static const char *const SERVERS[] = {[TARGET_INIT] = "init",
-                                      [TARGET_ENGINE] = "engine",
-                                      [TARGET_UPDATER] = "updater",
-                                      [TARGET_TLS] = "tls"};
-
 /* One line of the log of changes: `state` and the words of the request, in pieces that fit a word.
  */
 static void record(const struct console *c, const char *state, const struct request *request)
@@ -197,7 +202,7 @@ static void record(const struct console *c, const char *state, const struct requ
     struct request change = {.count = 3};
     char bytes[CHANGES_LINE_BYTES];
     struct text line = text_over(bytes, sizeof bytes);
-    if (c->init_path == NULL)
+    if (c->path[TARGET_INIT] == NULL)
         return;
     snprintf(change.word[0], sizeof change.word[0], "change");
     snprintf(change.word[1], sizeof change.word[1], "%s", c->who);
@@ -208,7 +213,7 @@ static void record(const struct console *c, const char *state, const struct requ
     for (size_t at = 0; at < line.len && change.count <= CONTROL_ARGS_MAX; at += CONTROL_WORD_BYTES)
         snprintf(change.word[change.count++], sizeof change.word[0], "%.*s", CONTROL_WORD_BYTES,
                  line.data + at);
-    if (client_ask(&second, c->init_path, &change, CONSOLE_ANSWER_MS) != CLIENT_ANSWERED ||
+    if (client_ask(&second, c->path[TARGET_INIT], &change, CONSOLE_ANSWER_MS) != CLIENT_ANSWERED ||
         !second.answer.ok)
         fprintf(stderr, "console: the change can not be recorded\n");
 }
@@ -220,19 +225,15 @@ static bool pass_on(const struct console *asked, const struct command *command,
     const struct console *c = &own;
     enum target target = command->target;
     own.json = take_json(request) || own.json;
-    if (target == TARGET_BOTH && c->init_path == NULL)
+    if (target == TARGET_BOTH && c->path[TARGET_INIT] == NULL)
         target = TARGET_ENGINE;
-    if (target == TARGET_BOTH && c->engine_path == NULL)
+    if (target == TARGET_BOTH && c->path[TARGET_ENGINE] == NULL)
         target = TARGET_INIT;
     if (target == TARGET_BOTH)
         return run_both(c, request);
     if (target == TARGET_NONE)
         return strcmp(command->name, "help") != 0 || run_help(c);
-    const char *const who = SERVERS[target];
-    const char *const path = target == TARGET_INIT      ? c->init_path
-                             : target == TARGET_UPDATER ? c->updater_path
-                             : target == TARGET_TLS     ? c->tls_path
-                                                        : c->engine_path;
+    const char *who = SERVERS[target].name, *path = c->path[target];
     if (path == NULL) {
         print_failure(c, who, "no socket given");
         return false;
@@ -434,7 +435,7 @@ static bool confine(void)
 static int usage(void)
 {
     fprintf(stderr, "usage: console [--socket PATH] [--init PATH] [--updater PATH] [--tls PATH] "
-                    "[--wait SECONDS] [--json] "
+                    "[--clock PATH] [--wait SECONDS] [--json] "
                     "[--who NAME] [--idle SECONDS] [-c 'COMMAND']\n"
                     "exit codes: 0 good, 1 the command failed, 2 usage\n");
     return 2;
@@ -480,37 +481,51 @@ static int run(struct console *c, const char *command)
     return run_pipe(c) ? 0 : 1;
 }
 
+/* Where the value of an option goes; NULL: there is no such option. */
+static const char **option(struct console *c, const char *name, const char *(*others)[3])
+{
+    static const char *const NAMES[] = {"--wait", "--idle", "-c"};
+    if (strcmp(name, "--who") == 0)
+        return &c->who;
+    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++)
+        if (strcmp(NAMES[i], name) == 0)
+            return &(*others)[i];
+    for (int i = 0; i < TARGET_COUNT; i++)
+        if (SERVERS[i].option != NULL && strcmp(SERVERS[i].option, name) == 0)
+            return &c->path[i];
+    return NULL;
+}
+
+/* The box's own sockets, unless one was named. */
+static void take_paths(struct console *c)
+{
+    for (int i = 0; i < TARGET_COUNT; i++)
+        if (c->path[i] != NULL)
+            return;
+    for (int i = 0; i < TARGET_COUNT; i++)
+        c->path[i] = SERVERS[i].path;
+}
+
 int main(int argc, char **argv)
 {
     struct console c = {.role = ROLE_ADMIN, .who = "ssh", .idle_s = CONSOLE_IDLE_S};
-    const char *command = NULL, *wait = NULL, *idle = NULL;
+    const char *others[3] = {NULL}; /* wait, idle, command */
     char who[CONSOLE_WHO_BYTES + 1];
-    static const char *const NAMES[] = {"--socket", "--init", "--updater", "--tls",
-                                        "--wait",   "--who",  "--idle",    "-c"};
-    const char **values[] = {&c.engine_path, &c.init_path, &c.updater_path, &c.tls_path,
-                             &wait,          &c.who,       &idle,           &command};
     for (int i = 1; i < argc; i++) {
-        size_t k = 0;
         if (strcmp(argv[i], "--json") == 0) {
             c.json = true;
             continue;
         }
-        while (k < sizeof NAMES / sizeof NAMES[0] && strcmp(argv[i], NAMES[k]) != 0)
-            k++;
-        if (k == sizeof NAMES / sizeof NAMES[0] || i + 1 == argc)
+        const char **value = option(&c, argv[i], &others);
+        if (value == NULL || i + 1 == argc)
             return usage();
-        *values[k] = argv[++i];
+        *value = argv[++i];
     }
-    if (!take_seconds(wait, CONSOLE_WAIT_S_MAX, &c.wait_s) ||
-        !take_seconds(idle, CONSOLE_IDLE_S_MAX, &c.idle_s))
+    if (!take_seconds(others[0], CONSOLE_WAIT_S_MAX, &c.wait_s) ||
+        !take_seconds(others[1], CONSOLE_IDLE_S_MAX, &c.idle_s))
         return usage();
-    if (c.engine_path == NULL && c.init_path == NULL && c.updater_path == NULL &&
-        c.tls_path == NULL) {
-        c.engine_path = BOX_ENGINE_SOCK;
-        c.init_path = BOX_INIT_SOCK;
-        c.updater_path = UPDATE_SOCK;
-        c.tls_path = TLS_SOCK;
-    }
+    take_paths(&c);
+    const char *command = others[2];
     if (take_forced(&c, command, who)) {
         command = getenv("SSH_ORIGINAL_COMMAND"); /* dropbear's way to say what was asked for */
         if (command != NULL && command[0] == '\0')

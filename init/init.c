@@ -318,12 +318,33 @@ static void command_ssh_keys(const struct request *request, struct text *answer)
 /* ---- settings and network ----------------------------------------------------------------------
  */
 
+static bool wanted(enum service_condition condition);
+
+/* Whether the service is started with a setting that differs between the two. */
+static bool is_started_with(const struct service_spec *spec, const struct settings *a,
+                            const struct settings *b)
+{
+    for (int i = 0; i < SERVICE_ARGS_MAX && spec->argv[i] != NULL; i++)
+        if (spec->argv[i][0] == '%' &&
+            strcmp(settings_value(a, spec->argv[i] + 1), settings_value(b, spec->argv[i] + 1)) != 0)
+            return true;
+    return false;
+}
+
+/* What takes a changed setting begins anew with it. */
+static void apply_settings(const struct settings *before)
+{
+    for (int i = 0; i < SERVICE_COUNT; i++)
+        if (is_started_with(&SERVICES[i], before, &box.net.now))
+            supervisor_renew(&services, &SERVICES[i], wanted(SERVICES[i].condition));
+}
+
 static void command_settings(const struct request *request, struct text *answer)
 {
     char bytes[SETTING_COUNT * 256];
     struct text t = text_over(bytes, sizeof bytes);
-    struct settings changed = box.net.saved;
-    const char *wrong = "settings | settings NAME VALUE";
+    struct settings changed = box.net.saved, before = box.net.now;
+    const char *wrong = "settings | settings NAME VALUE", *value = request->word[2];
     if (request->count == 1) {
         settings_list(&box.net.now, &t);
         answer_write(answer, true, t.data, t.len, NULL, 0);
@@ -334,9 +355,11 @@ static void command_settings(const struct request *request, struct text *answer)
     else if (request->count == 3 && box.net.trying)
         wrong = "a change of the network is being tried: net confirm, or wait";
     else if (request->count == 3)
-        wrong = settings_set(&changed, request->word[1], request->word[2]);
+        wrong = settings_set(&changed, request->word[1], strcmp(value, "-") == 0 ? "" : value);
     if (wrong == NULL)
         wrong = netplan_change(&box.net, &changed, 0, clock_ms());
+    if (wrong == NULL)
+        apply_settings(&before);
     say(answer, wrong == NULL, wrong == NULL ? "set\n" : wrong);
 }
 
@@ -697,6 +720,8 @@ static bool wanted(enum service_condition condition)
         return box.has_certificate && !box.slots.rescue;
     case WHEN_LOG:
         return box.storage.log == STORAGE_DISK;
+    case WHEN_REMOTE:
+        return box.net.now.value[SETTING_LOG_REMOTE][0] != '\0';
     case WHEN_CONFIRMED:
         return false; /* comes later */
     }
@@ -714,6 +739,7 @@ _Noreturn static void run_box(void)
     control_init(&claim_control);
     open_claim();
     supervisor_init(&services, SERVICES, SERVICE_COUNT, wanted, &box.journal, &box.options);
+    services.settings = &box.net.now;
     int signal_fd = open_signals();
     if (!control_open(&control, BOX_INIT_SOCK, BOX_UID_ROOT, handle, NULL))
         journal_printf(&box.journal, "init", "no control socket at %s", BOX_INIT_SOCK);

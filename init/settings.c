@@ -5,7 +5,9 @@
 #include "init/files.h"
 #include "init/keyfile.h"
 #include "init/network.h"
+#include "init/syslog.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,6 +44,12 @@ static bool is_router(const char *value)
     return lease_from_text(&lease, "192.0.2.1/24", value); /* any address: the router is checked */
 }
 
+static bool is_collector(const char *value)
+{
+    struct syslog_target target;
+    return value[0] == '\0' || syslog_target_parse(&target, value);
+}
+
 static const struct {
     const char *name, *value, *help;
     bool (*good)(const char *value);
@@ -51,6 +59,7 @@ static const struct {
 #define GOOD_DOOR                            is_door
 #define GOOD_ADDRESS                         is_address
 #define GOOD_ROUTER                          is_router
+#define GOOD_COLLECTOR                       is_collector
 #define SETTING(id, name, kind, value, help) [SETTING_##id] = {name, value, help, GOOD_##kind},
 #include "config/settings.def"
 #undef SETTING
@@ -74,6 +83,14 @@ const char *settings_set(struct settings *s, const char *name, const char *value
         return NULL;
     }
     return "there is no setting of this name";
+}
+
+const char *settings_value(const struct settings *s, const char *name)
+{
+    int i = 0;
+    while (strcmp(ROWS[i].name, name) != 0)
+        assert(++i < SETTING_COUNT);
+    return s->value[i];
 }
 
 const char *settings_check(const struct settings *s)
@@ -121,8 +138,10 @@ bool settings_save(const struct settings *s, const char *path)
 {
     char bytes[FILE_BYTES];
     struct text t = text_over(bytes, sizeof bytes);
+    /* What is as without a word is left out: the system of the other slot may not know it. */
     for (int i = 0; i < SETTING_COUNT; i++)
-        keyfile_add(&t, ROWS[i].name, s->value[i]);
+        if (strcmp(s->value[i], ROWS[i].value) != 0)
+            keyfile_add(&t, ROWS[i].name, s->value[i]);
     keyfile_seal(&t);
     return file_save(path, t.data, t.len, BOX_UID_ROOT);
 }

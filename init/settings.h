@@ -28,6 +28,9 @@ void settings_init(struct settings *s);
 /** Sets one by its name.  @err NULL: done; else what is wrong, for people; *s is then untouched */
 const char *settings_set(struct settings *s, const char *name, const char *value);
 
+/** The value of the setting of that name, which there must be.  @own borrowed from *s */
+const char *settings_value(const struct settings *s, const char *name);
+
 /** Whether the values fit each other.  @err as above */
 const char *settings_check(const struct settings *s);
 

@@ -68,10 +68,14 @@ static void confine(const struct service_spec *spec)
         give_up("cannot restrict files");
 }
 
-/* An argument "@name" stands for the kernel command line's option. */
-static const char *argument(const struct options *options, const char *argument)
+/* "@name" stands for the kernel command line's option, "%name" for a setting. */
+static const char *argument(const struct supervisor *s, const char *word)
 {
-    return argument[0] == '@' && options != NULL ? options_value(options, argument + 1) : argument;
+    if (word[0] == '@' && s->options != NULL)
+        return options_value(s->options, word + 1);
+    if (word[0] == '%' && s->settings != NULL)
+        return settings_value(s->settings, word + 1);
+    return word;
 }
 
 _Noreturn static void run(const struct supervisor *s, const struct service_spec *spec, int pipe_fd)
@@ -84,7 +88,7 @@ _Noreturn static void run(const struct supervisor *s, const struct service_spec 
     setsid();
     connect_output(s, spec, pipe_fd);
     for (int i = 0; i < SERVICE_ARGS_MAX && spec->argv[i] != NULL; i++)
-        argv[i] = argument(s->options, spec->argv[i]);
+        argv[i] = argument(s, spec->argv[i]);
     confine(spec);
     execve(argv[0], (char *const *)argv, (char *const *)ENVIRONMENT);
     give_up(argv[0]);
@@ -194,6 +198,9 @@ static void ended(struct supervisor *s, struct child *c, int status)
     else if (!good)
         journal_printf(s->journal, "init", "%s: exit code %d", c->spec->name, WEXITSTATUS(status));
     apply(s, c, good ? SERVICE_EXIT_GOOD : SERVICE_EXIT_BAD);
+    if (c->again)
+        apply(s, c, SERVICE_START);
+    c->again = false;
 }
 
 void supervisor_reap(struct supervisor *s)
@@ -220,11 +227,18 @@ void supervisor_start(struct supervisor *s)
         apply(s, &s->child[i], SERVICE_START);
 }
 
-bool supervisor_add(struct supervisor *s, const struct service_spec *spec)
+static struct child *find(struct supervisor *s, const struct service_spec *spec)
 {
     for (int i = 0; i < s->count; i++)
         if (s->child[i].spec == spec)
-            return true;
+            return &s->child[i];
+    return NULL;
+}
+
+bool supervisor_add(struct supervisor *s, const struct service_spec *spec)
+{
+    if (find(s, spec) != NULL)
+        return true;
     if (s->count == SERVICES_MAX)
         return false;
     apply(s, take_over(s, spec), SERVICE_START);
@@ -236,10 +250,26 @@ void supervisor_switch(struct supervisor *s, struct child *c, bool on)
     apply(s, c, on ? SERVICE_START : SERVICE_STOP);
 }
 
+void supervisor_renew(struct supervisor *s, const struct service_spec *spec, bool on)
+{
+    struct child *c = find(s, spec);
+    if (c == NULL) {
+        if (on)
+            supervisor_add(s, spec);
+        return;
+    }
+    apply(s, c, SERVICE_STOP);
+    c->again = on && c->pid != 0;
+    if (on && c->pid == 0)
+        apply(s, c, SERVICE_START);
+}
+
 void supervisor_stop(struct supervisor *s)
 {
-    for (int i = s->count; i-- > 0;)
+    for (int i = s->count; i-- > 0;) {
+        s->child[i].again = false;
         apply(s, &s->child[i], SERVICE_STOP);
+    }
 }
 
 bool supervisor_idle(const struct supervisor *s)

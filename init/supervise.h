@@ -11,6 +11,7 @@
 #include "init/journal.h"
 #include "init/options.h"
 #include "init/service.h"
+#include "init/settings.h"
 
 #include <poll.h>
 #include <stdbool.h>
@@ -25,6 +26,7 @@ enum service_condition {
     WHEN_SLOTS,       /* the firmware started one of the two slots */
     WHEN_CERTIFICATE, /* there is one, and an engine behind it */
     WHEN_LOG,         /* there is a partition for the log */
+    WHEN_REMOTE,      /* it is wanted elsewhere, too */
     WHEN_CONFIRMED    /* from the moment that this start counts as good */
 };
 
@@ -47,6 +49,7 @@ struct child {
     const struct service_spec *spec; /* borrows */
     struct service life;
     pid_t pid;     /* 0: no process */
+    bool again;    /* to be started once it has ended */
     int output_fd; /* owns: read end of its output, or -1 */
     struct line_splitter output;
     int64_t started_ms;
@@ -57,10 +60,11 @@ struct child {
 struct supervisor {
     struct child child[SERVICES_MAX];
     int count;
-    struct journal *journal;       /* borrows */
-    const struct options *options; /* borrows; may be NULL when no argument names one */
-    const char *serial_path;       /* borrows: OUTPUT_TERMINAL */
-    uint64_t orphans;              /* reaped children that were no service */
+    struct journal *journal;         /* borrows */
+    const struct options *options;   /* borrows; may be NULL when no argument names one */
+    const struct settings *settings; /* borrows; may be NULL likewise */
+    const char *serial_path;         /* borrows: OUTPUT_TERMINAL */
+    uint64_t orphans;                /* reaped children that were no service */
 };
 
 /** Takes over the specs whose condition `wanted` answers true to.  Starts nothing. */
@@ -75,6 +79,9 @@ bool supervisor_add(struct supervisor *s, const struct service_spec *spec);
 
 /** Starts one service, or asks it to end; one that is ending already is started at a later call. */
 void supervisor_switch(struct supervisor *s, struct child *c, bool on);
+
+/** Starts a service anew, or ends it for good: what it is started with has changed. */
+void supervisor_renew(struct supervisor *s, const struct service_spec *spec, bool on);
 
 /** Asks every service to end; supervisor_idle tells when all have. */
 void supervisor_stop(struct supervisor *s);

@@ -40,7 +40,7 @@ MOUNTS = {
 }
 
 # Service: uid.  All of them without new privileges.
-SERVICES = {"network": 0, "kernel": 102, "engine": 100, "front": 101, "tls": 101, "heart": 0, "ssh": 0, "console": 0}
+SERVICES = {"network": 0, "kernel": 102, "engine": 100, "front": 101, "tls": 101, "clock": 104, "heart": 0, "ssh": 0, "console": 0}
 
 # The engine held at most 137 MiB here, most of it the model and the memory of its timelines.
 ENGINE_MIB = 256
@@ -479,6 +479,36 @@ def the_log_has_no_content(box):
         require(secret not in out, "the log holds content")
 
 
+def wait_said(box, command, pattern, seconds=60):
+    end = time.monotonic() + seconds
+    while not re.search(pattern, box.ssh(command)[1], re.M):
+        require(time.monotonic() < end, "%s does not say /%s/: %r" % (command, pattern, box.ssh(command)[1]))
+        time.sleep(1)
+
+
+def clock_is_told_and_set(box):
+    """There is no server to reach here: the box says so, and takes an operator's word."""
+    require("no time server" in box.ssh("time")[1], "time says %r" % box.ssh("time")[1])
+    for bad in ("1970-01-01T00:00:00Z", "2030-02-30T00:00:00Z", "now"):
+        equal(box.ssh("time set " + bad)[0], 1, "exit code of time set " + bad)
+    code, out, _ = box.ssh("time set 2030-01-01T00:00:00Z")
+    require(code == 0 and out.startswith("2030-01-01T00:00:0"), "time set: exit %d, %r" % (code, out))
+    equal(box.ssh("settings time.server pool.example")[0], 1, "exit code of a name")
+    equal(box.ssh("settings time.server 10.0.2.2")[0], 0, "settings time.server")
+    wait_said(box, "time", r"^trouble: no")
+    equal(box.ssh("settings time.server -")[0], 0, "settings time.server -")
+    wait_said(box, "time", "no time server")
+
+
+def log_is_sent_away(box):
+    """Nobody takes it here; what is sent, and how, tests/console/test_remote.py shows."""
+    equal(box.ssh("settings log.remote 10.0.2.2")[0], 1, "exit code without a port")
+    equal(box.ssh("settings log.remote tcp:10.0.2.2:9")[0], 0, "settings log.remote")
+    wait_said(box, "log 40", r"remote: tcp:10\.0\.2\.2:9 is not reached: ")
+    equal(box.ssh("settings log.remote -")[0], 0, "settings log.remote -")
+    wait_said(box, "status", "^remote +stopped")
+
+
 def poweroff_ends_it(box):
     box.serial.type("poweroff\r")
     box.serial.expect("type yes to do it: ")
@@ -553,6 +583,8 @@ def normal():
             ("ports: only those of TLS and SSH are open", only_named_ports_are_open),
             ("log: what the kernel says is in it", the_kernel_is_heard),
             ("log: no content, no keys", the_log_has_no_content),
+            ("time: told, set, and without a server", clock_is_told_and_set),
+            ("log: to a collector that is away", log_is_sent_away),
             ("serial: poweroff asks first", serial_asks_before_the_end),
             ("serial: poweroff ends the machine", poweroff_ends_it),
         ]:

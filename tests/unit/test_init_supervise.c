@@ -221,6 +221,38 @@ static void confinement_holds(void **state)
     assert_int_equal(status, 0);
 }
 
+static struct settings settings;
+
+/* What is started with a setting begins anew when told so, with the value of then. */
+static void a_changed_setting_is_taken(void **state)
+{
+    (void)state;
+    struct service_spec specs[] = {SPEC("sender", RESTART_ALWAYS, "/bin/sh", "-c",
+                                        "echo to $0; exec sleep 1000", "%log.remote")};
+    specs[0].uid = getuid();
+    settings_init(&settings);
+    assert_null(settings_set(&settings, "log.remote", "192.0.2.7:514"));
+    start(specs, 0);
+    s.settings = &settings;
+    supervisor_renew(&s, &specs[0], false); /* it is not there, and need not be */
+    assert_int_equal(s.count, 0);
+    supervisor_renew(&s, &specs[0], true);
+    assert_true(wait_log("sender: to 192.0.2.7:514"));
+    pid_t first = s.child[0].pid;
+    assert_null(settings_set(&settings, "log.remote", "192.0.2.8:514"));
+    supervisor_renew(&s, &specs[0], true);
+    assert_true(wait_log("sender: to 192.0.2.8:514"));
+    assert_true(s.child[0].pid != first);
+    assert_int_equal(s.count, 1);
+    supervisor_renew(&s, &specs[0], false);
+    assert_true(wait_state(0, SERVICE_STOPPED));
+    supervisor_renew(&s, &specs[0], true);
+    assert_true(wait_state(0, SERVICE_STARTING));
+    supervisor_renew(&s, &specs[0], true); /* an end of everything comes in between */
+    stop();
+    assert_int_equal(s.child[0].life.state, SERVICE_STOPPED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +263,7 @@ int main(void)
         cmocka_unit_test(orphans_are_reaped),
         cmocka_unit_test(a_flood_is_bounded),
         cmocka_unit_test(confinement_holds),
+        cmocka_unit_test(a_changed_setting_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
