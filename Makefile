@@ -36,9 +36,9 @@ HOST_OPT = $(if $(filter kernels/% engine/model/%,$(1)),-O2,-O1)
 
 # ---- sources ------------------------------------------------------------------------------------
 # Two libraries hold everything but the files with a main(); a program links what it uses of its own.
-# The box's own programs know nothing of the engine; all but the updater link no library of others.
+# The box's own programs know nothing of the engine; all but the updater and the models' link no library of others.
 LIB_SRC := $(filter-out engine/main.c,$(wildcard engine/*.c engine/*/*.c kernels/*.c kernels/cpu/*.c))
-BOX_SRC := $(filter-out init/init.c init/console.c init/heart.c init/updater.c init/tls.c init/kernel.c init/keeper.c init/claimant.c init/clock.c init/remote.c,$(wildcard init/*.c))
+BOX_SRC := $(filter-out init/init.c init/console.c init/heart.c init/updater.c init/tls.c init/kernel.c init/keeper.c init/claimant.c init/clock.c init/remote.c init/models.c,$(wildcard init/*.c))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 FORMAT_SRC := $(wildcard config/*.h engine/*.[ch] engine/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
               kernels/cuda/*.cu kernels/cuda/*.cuh \
@@ -49,7 +49,7 @@ HOST_LIB := build/host/libv4box.a
 MUSL_BOX := build/musl/libbox.a
 HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
-PROGRAMS := build/engine build/console build/init build/heart build/updater build/tls build/kernel build/keeper build/claim build/clock build/remote build/bundle build/synth
+PROGRAMS := build/engine build/console build/init build/heart build/updater build/tls build/kernel build/keeper build/claim build/clock build/remote build/models build/bundle build/synth
 
 .PHONY: all help image run run-disk stop serve test unit run-unit gpu test-gpu bench-gpu soak-serve audit-faults test-harness bench-tokenizer bench-model bench-mask tidy fuzz fuzz-setup clean setup FORCE
 .SECONDARY:
@@ -98,6 +98,7 @@ build/clock: build/musl/init/clock.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/remote: build/musl/init/remote.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/keeper: build/musl/init/keeper.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/kernel: build/musl/init/kernel.o $(MUSL_BOX) ; $(LINK_MUSL)
+build/models: build/musl/init/models.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/updater: build/musl/init/updater.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/tls: build/musl/init/tls.o $(MUSL_BOX)
 	$(Q)musl-gcc $(LDFLAGS_MUSL) $^ -lcrypto -lpthread -o $@
@@ -229,7 +230,7 @@ ROOTFS_SRC := $(shell find rootfs -type f) config/modules.list config/packages.t
 image: build/v4box.img ## assemble kernel, initramfs, bill of materials and the disk
 
 # Makes all four files; the others are never older.
-build/v4box-initramfs.cpio.zst: build/engine build/console build/init build/heart build/updater build/tls build/kernel build/keeper build/claim build/clock build/remote $(ROOTFS_SRC) | setup
+build/v4box-initramfs.cpio.zst: build/engine build/console build/init build/heart build/updater build/tls build/kernel build/keeper build/claim build/clock build/remote build/models $(ROOTFS_SRC) | setup
 	@tools/image.sh $(CACHE) build
 
 # SECURE=DIR signs the system for Secure Boot with the keys in DIR; they are made when there are none.
@@ -361,6 +362,10 @@ check-update: all build/saboteur ## one good update of the box and one that fall
 
 test-update: all build/saboteur ## every way an update can end, and 20 power cuts; about half an hour
 	@$(PYTHON) tests/boot/update.py $(CACHE) all
+
+.PHONY: test-models
+test-models: all ## a second model sent to the box, cut off, tried, served; five minutes
+	@$(PYTHON) tests/boot/models.py serve
 
 .PHONY: test-power
 test-power: all build/saboteur ## 20 power cuts during key writes, and 20 during updates

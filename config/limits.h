@@ -308,6 +308,12 @@
 /* One line for each file of a folder. */
 #define MANIFEST_BYTES_MAX (128 * 1024)
 #define MANIFEST_FILES_MAX 512
+/* Of a file of a model, which is checked by itself, sent again when it is wrong. */
+#define LEAF_BYTES 1048576
+/* A line for each: 512 GiB; the largest known model has 170 GB. */
+#define LEAVES_MAX (1 << 19)
+/* Threads that check a model while it loads: one hashes 0.4 GB/s, NVMe reads 7. */
+#define LEAVES_THREADS_MAX 16
 
 /* ---- the commands that look into the network ------------------------------------------------- */
 /* A million ids of up to six digits with separators. */

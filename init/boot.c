@@ -147,6 +147,24 @@ static bool step_settings(struct box *box)
     return sethostname(name, strlen(name)) == 0 && good;
 }
 
+/* Another disk's models are looked for in any case, and waited for when one of them must serve. */
+static bool step_model(struct box *box)
+{
+    const char *name = box->net.now.value[SETTING_MODEL];
+    int size = (int)sizeof box->model_folder;
+    modelplan_init(&box->model, name);
+    box->options.value[OPTION_MODEL] = box->model_folder;
+    bool here = modelplan_find(name, box->model_folder, size) || strcmp(name, BOX_MODEL_NAME) == 0;
+    storage_attach(&box->storage, &box->journal, here ? 0 : STORAGE_WAIT_MS);
+    if (modelplan_find(name, box->model_folder, size))
+        return true;
+    snprintf(box->model_folder, sizeof box->model_folder, BOX_MODELS "/%s", name);
+    storage_note(&box->storage, &box->journal,
+                 "there is no model %s; `model list` says what there is, `model use` takes another",
+                 name);
+    return false;
+}
+
 static bool step_network(struct box *box)
 {
     (void)box;
@@ -400,6 +418,7 @@ static const struct {
     {"network card", step_network, false},
     {"site data", step_site, false},
     {"settings", step_settings, false},
+    {"model", step_model, false},
     {"ssh host key", step_host_key, false},
     {"certificate", step_certificate, false},
     {"seal", step_seal, true},

@@ -1,13 +1,14 @@
 /*
  * The steps of the boot that are not services: mounts, modules, watchdog, names, storage, slots,
- * site data, host key, seal. Each step is a row of BOOT_STEPS, run once, in order; a step that
- * fails is reported and, when it is vital, ends in a panic.  Everything else goes on: a box without
- * network still has its console.
+ * site data, model, host key, seal. Each step is a row of BOOT_STEPS, run once, in order; a step
+ * that fails is reported and, when it is vital, ends in a panic.  Everything else goes on: a box
+ * without network still has its console.
  */
 #ifndef V4BOX_INIT_BOOT_H
 #define V4BOX_INIT_BOOT_H
 
 #include "init/journal.h"
+#include "init/modelplan.h"
 #include "init/netplan.h"
 #include "init/options.h"
 #include "init/slots.h"
@@ -22,7 +23,9 @@ struct box {
     struct storage storage;
     struct slots slots;
     struct watchdog watchdog;
-    struct netplan net;  /* and the other settings */
+    struct netplan net; /* and the other settings */
+    struct modelplan model;
+    char model_folder[sizeof BOX_ATTACHED "/" + MODEL_NAME_CHARS]; /* what the engine is given */
     bool has_authorized; /* there are SSH keys: kept from before, or given by the site */
     bool has_host_key;
     bool has_certificate;

@@ -19,6 +19,7 @@ enum target {
     TARGET_UPDATER,
     TARGET_TLS,
     TARGET_CLOCK,
+    TARGET_MODELS,
     TARGET_COUNT
 };
 

@@ -43,6 +43,7 @@ static const struct {
     [TARGET_UPDATER] = {"updater", "--updater", UPDATE_SOCK},
     [TARGET_TLS] = {"tls", "--tls", TLS_SOCK},
     [TARGET_CLOCK] = {"clock", "--clock", CLOCK_SOCK},
+    [TARGET_MODELS] = {"models", "--models", MODEL_SOCK},
 };
 
 static struct client client, second; /* large: they hold whole answers */
@@ -124,7 +125,9 @@ static bool run_stream(const struct console *c, const struct command *command, c
         return false;
     }
     return print_answer(
-        c, who, client_stream(&client, path, request, sends ? STDIN_FILENO : -1, UPDATE_ANSWER_MS));
+        c, who,
+        client_stream(&client, path, request, sends ? STDIN_FILENO : -1,
+                      command->target == TARGET_MODELS ? CONSOLE_JOB_MS : UPDATE_ANSWER_MS));
 }
 
 static void add_data(struct text *t, const char *name, const struct client *from)
@@ -238,7 +241,7 @@ static bool pass_on(const struct console *asked, const struct command *command,
         print_failure(c, who, "no socket given");
         return false;
     }
-    if (target == TARGET_UPDATER || target == TARGET_TLS)
+    if (target == TARGET_UPDATER || target == TARGET_TLS || target == TARGET_MODELS)
         return run_stream(c, command, who, path, request);
     return run_single(c, who, path, request);
 }
@@ -435,7 +438,7 @@ static bool confine(void)
 static int usage(void)
 {
     fprintf(stderr, "usage: console [--socket PATH] [--init PATH] [--updater PATH] [--tls PATH] "
-                    "[--clock PATH] [--wait SECONDS] [--json] "
+                    "[--clock PATH] [--models PATH] [--wait SECONDS] [--json] "
                     "[--who NAME] [--idle SECONDS] [-c 'COMMAND']\n"
                     "exit codes: 0 good, 1 the command failed, 2 usage\n");
     return 2;

@@ -10,12 +10,11 @@
 #define UEVENT_BYTES 1024 /* the kernel writes less than 200 */
 #define PATH_BYTES   512
 
-/* Labels of config/disk.txt that a disk must have to be the box's. */
+/* Labels of config/disk.txt that a disk must have to be the box's, and one that comes with another.
+ */
 static const char *const LABELS[DISK_PART_COUNT] = {
-    [DISK_ESP] = "esp",
-    [DISK_CONFIG] = "config",
-    [DISK_LOG] = "log",
-    [DISK_MODELS] = "models",
+    [DISK_ESP] = "esp",       [DISK_CONFIG] = "config",         [DISK_LOG] = "log",
+    [DISK_MODELS] = "models", [DISK_ATTACHED] = "v4box-models",
 };
 
 /* The value of NAME=VALUE lines, copied; false: absent, empty, or too long. */
@@ -101,11 +100,18 @@ struct candidates {
     struct disk disk[STORAGE_DISKS_MAX];
     bool twice[STORAGE_DISKS_MAX]; /* one label on two partitions */
     int count;
+    char attached[STORAGE_NAME_BYTES]; /* on whichever disk it is */
+    int attached_count;
 };
 
 static void add(struct candidates *c, const struct disk_partition *p)
 {
     int i = 0;
+    if (p->part == DISK_ATTACHED) {
+        c->attached_count++;
+        strcpy(c->attached, p->device);
+        return;
+    }
     while (i < c->count && strcmp(c->disk[i].name, p->disk) != 0)
         i++;
     if (i == STORAGE_DISKS_MAX)
@@ -120,7 +126,7 @@ static void add(struct candidates *c, const struct disk_partition *p)
 
 static bool complete(const struct disk *disk)
 {
-    for (int i = 0; i < DISK_PART_COUNT; i++)
+    for (int i = 0; i < DISK_OWN_COUNT; i++)
         if (disk->device[i][0] == '\0')
             return false;
     return true;
@@ -151,5 +157,7 @@ enum disk_result disk_find(struct disk *disk, const char *sys_class_block)
     if (found < 0)
         return DISK_ABSENT;
     *disk = c.disk[found];
+    if (c.attached_count == 1) /* of several none, since their order is chance */
+        strcpy(disk->device[DISK_ATTACHED], c.attached);
     return DISK_FOUND;
 }

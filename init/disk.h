@@ -10,7 +10,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum disk_part { DISK_ESP, DISK_CONFIG, DISK_LOG, DISK_MODELS, DISK_PART_COUNT };
+enum disk_part {
+    DISK_ESP,
+    DISK_CONFIG,
+    DISK_LOG,
+    DISK_MODELS,
+    DISK_OWN_COUNT,                 /* those that make a disk the box's */
+    DISK_ATTACHED = DISK_OWN_COUNT, /* models that somebody prepared, on any other disk */
+    DISK_PART_COUNT
+};
 
 enum disk_result {
     DISK_FOUND,
@@ -20,7 +28,7 @@ enum disk_result {
 
 struct disk {
     char name[STORAGE_NAME_BYTES];                    /* of the disk: "vda" */
-    char device[DISK_PART_COUNT][STORAGE_NAME_BYTES]; /* of the partitions: "vda4" */
+    char device[DISK_PART_COUNT][STORAGE_NAME_BYTES]; /* of the partitions: "vda4"; "": none */
 };
 
 /** One partition as the kernel describes it. */

@@ -15,6 +15,7 @@
 #include "init/keeplog.h"
 #include "init/network.h"
 #include "init/panic.h"
+#include "init/serving.h"
 #include "init/sshkeys.h"
 #include "init/status.h"
 #include "init/supervise.h"
@@ -352,6 +353,8 @@ static void command_settings(const struct request *request, struct text *answer)
     }
     if (request->count == 3 && strncmp(request->word[1], "net.", 4) == 0)
         wrong = "the network is set by the command net";
+    else if (request->count == 3 && strcmp(request->word[1], "model") == 0)
+        wrong = "the model is set by the command model";
     else if (request->count == 3 && box.net.trying)
         wrong = "a change of the network is being tried: net confirm, or wait";
     else if (request->count == 3)
@@ -490,6 +493,25 @@ static void command_slot_try(const struct request *request, struct text *answer)
     say(answer, true, "the box restarts to try it, and comes back by itself if it is no good\n");
 }
 
+/* Of the models' program: model-now; model-use NAME [--try], of a model that it has looked at. */
+static void command_model_now(const struct request *request, struct text *answer)
+{
+    (void)request;
+    say(answer, true, box.model.now);
+}
+
+static void command_model_use(const struct request *request, struct text *answer)
+{
+    bool try = request->count == 3 && strcmp(request->word[2], "--try") == 0;
+    const char *wrong = "model-use NAME [--try]";
+    if (request->count == 2 || try)
+        wrong = serving_use(&box, &services, &gate, request->word[1], try);
+    say(answer, wrong == NULL,
+        wrong != NULL ? wrong
+        : try ? "the engine starts with it, and goes back by itself unless it gives a token\n"
+              : "the engine starts with it\n");
+}
+
 static const struct {
     const char *name;
     void (*run)(const struct request *request, struct text *answer);
@@ -508,6 +530,8 @@ static const struct {
     {"net", command_net, 5},
     {"heart", command_heart, 0},
     {"slot-try", command_slot_try, 2},
+    {"model-now", command_model_now, 0},
+    {"model-use", command_model_use, 2},
 };
 
 static void handle(void *context, const struct request *request, struct text *answer)
@@ -663,6 +687,7 @@ static void turn(int signal_fd, int limit_ms)
     wait_ms = sooner(wait_ms, look_after_start());
     if (ending == 0) {
         wait_ms = sooner(wait_ms, look_after_network());
+        wait_ms = sooner(wait_ms, serving_turn(&box, &services, &gate));
         look_after_ssh();
     }
     if (poll(fds, (nfds_t)n, sooner(wait_ms, limit_ms)) <= 0)
@@ -722,6 +747,8 @@ static bool wanted(enum service_condition condition)
         return box.storage.log == STORAGE_DISK;
     case WHEN_REMOTE:
         return box.net.now.value[SETTING_LOG_REMOTE][0] != '\0';
+    case WHEN_MODELS:
+        return box.storage.models == STORAGE_DISK;
     case WHEN_CONFIRMED:
         return false; /* comes later */
     }

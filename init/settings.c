@@ -4,6 +4,7 @@
 #include "config/box.h"
 #include "init/files.h"
 #include "init/keyfile.h"
+#include "init/modelplan.h"
 #include "init/network.h"
 #include "init/syslog.h"
 
@@ -57,6 +58,7 @@ static const struct {
 #define GOOD_NAME                            is_name
 #define GOOD_MODE                            is_mode
 #define GOOD_DOOR                            is_door
+#define GOOD_MODEL                           modelplan_name_good
 #define GOOD_ADDRESS                         is_address
 #define GOOD_ROUTER                          is_router
 #define GOOD_COLLECTOR                       is_collector

@@ -26,10 +26,15 @@ static const struct mount_spec {
     enum disk_part part;
     const char *name, *path, *data;
     unsigned long flags;
-    bool format; /* when blank */
-} CONFIG = {DISK_CONFIG, "config", BOX_CONFIG, "data=journal,errors=remount-ro", MOUNT_FLAGS, true},
-  LOG = {DISK_LOG, "log", BOX_LOG, "errors=remount-ro", MOUNT_FLAGS, true},
-  MODELS = {DISK_MODELS, "models", BOX_MODELS, "", MOUNT_FLAGS | MS_RDONLY, false};
+    bool format;  /* when blank */
+    bool guarded; /* written only by who lifts that for himself; everybody else reads */
+} CONFIG = {DISK_CONFIG, "config", BOX_CONFIG, "data=journal,errors=remount-ro",
+            MOUNT_FLAGS, true,     false},
+  LOG = {DISK_LOG, "log", BOX_LOG, "errors=remount-ro", MOUNT_FLAGS, true, false},
+  MODELS = {DISK_MODELS, "models", BOX_MODELS, "errors=remount-ro", MOUNT_FLAGS, false, true},
+  /* Nothing is written to somebody's disk, its journal included. */
+    ATTACHED = {DISK_ATTACHED,           "attached", BOX_ATTACHED, "noload",
+                MOUNT_FLAGS | MS_RDONLY, false,      false};
 
 const char *storage_place_name(enum storage_place place)
 {
@@ -105,6 +110,9 @@ static int attach(const struct disk *disk, const struct mount_spec *spec)
     int code = pid < 0 ? errno : code_of(pid);
     if (code == 0 && mount(BOX_STAGE, spec->path, NULL, MS_MOVE, NULL) != 0)
         code = errno;
+    if (code == 0 && spec->guarded &&
+        mount(NULL, spec->path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | spec->flags, NULL) != 0)
+        code = errno;
     rmdir(BOX_STAGE);
     return code;
 }
@@ -122,8 +130,10 @@ static enum storage_place place_of(struct storage *s, struct journal *journal,
 
 bool storage_open(struct storage *s, struct journal *journal, bool wanted)
 {
-    *s =
-        (struct storage){.config = STORAGE_UNUSED, .models = STORAGE_UNUSED, .log = STORAGE_UNUSED};
+    *s = (struct storage){.config = STORAGE_UNUSED,
+                          .models = STORAGE_UNUSED,
+                          .log = STORAGE_UNUSED,
+                          .attached = STORAGE_UNUSED};
     s->notes = text_over(s->bytes, sizeof s->bytes);
     enum disk_result result = wanted ? wait_for_disk(&s->disk) : DISK_ABSENT;
     s->has_disk = result == DISK_FOUND;
@@ -146,12 +156,31 @@ bool storage_open(struct storage *s, struct journal *journal, bool wanted)
     return good;
 }
 
+bool storage_attach(struct storage *s, struct journal *journal, int wait_ms)
+{
+    int64_t end_ms = clock_ms() + wait_ms;
+    while (s->has_disk && s->disk.device[DISK_ATTACHED][0] == '\0' && clock_ms() < end_ms) {
+        struct disk disk;
+        if (disk_find(&disk, SYS_CLASS_BLOCK) == DISK_FOUND)
+            s->disk = disk;
+        usleep(STORAGE_POLL_MS * 1000);
+    }
+    if (!s->has_disk || s->disk.device[DISK_ATTACHED][0] == '\0' || s->attached == STORAGE_DISK)
+        return s->attached == STORAGE_DISK;
+    s->attached = place_of(s, journal, &ATTACHED, "its models are not there");
+    return s->attached == STORAGE_DISK;
+}
+
 /* Whoever still holds a file there has been killed by now; what can not be unmounted is synced. */
 void storage_close(struct storage *s)
 {
-    if ((s->config == STORAGE_DISK && umount2(BOX_CONFIG, 0) != 0) ||
-        (s->log == STORAGE_DISK && umount2(BOX_LOG, 0) != 0))
-        sync();
+    const struct {
+        enum storage_place place;
+        const char *path;
+    } PARTS[] = {{s->config, BOX_CONFIG}, {s->log, BOX_LOG}, {s->models, BOX_MODELS}};
+    for (size_t i = 0; i < sizeof PARTS / sizeof PARTS[0]; i++)
+        if (PARTS[i].place == STORAGE_DISK && umount2(PARTS[i].path, 0) != 0)
+            sync();
 }
 
 bool storage_reset(const struct storage *s)

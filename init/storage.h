@@ -1,7 +1,8 @@
 /*
  * What outlives a reboot: the config partition at BOX_CONFIG, the models at BOX_MODELS, and the log
- * at BOX_LOG. Whatever is wrong with them, the box boots: config then lies in memory, and status
- * says so and why. Knows the disk's parts, not the files on them.
+ * at BOX_LOG; and a disk with more models at BOX_ATTACHED, when there is one.  Whatever is wrong
+ * with them, the box boots: config then lies in memory, and status says so and why. Knows the
+ * disk's parts, not the files on them.
  */
 #ifndef V4BOX_INIT_STORAGE_H
 #define V4BOX_INIT_STORAGE_H
@@ -20,7 +21,7 @@ enum storage_place {
 struct storage {
     struct disk disk;
     bool has_disk;
-    enum storage_place config, models, log;
+    enum storage_place config, models, log, attached;
     struct text notes; /* over `bytes`: what people must know, a line each */
     char bytes[STORAGE_NOTES_BYTES];
 };
@@ -33,11 +34,17 @@ struct storage {
  */
 bool storage_open(struct storage *s, struct journal *journal, bool wanted);
 
+/**
+ * Mounts the models of another disk, read only, when there are some; waits up to `wait_ms` for it.
+ * @err false: none, or it can not be used
+ */
+bool storage_attach(struct storage *s, struct journal *journal, int wait_ms);
+
 /** Adds a line to the notes, and to the journal. */
 void storage_note(struct storage *s, struct journal *journal, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** Unmounts config and log, so that nothing of them is left to write. */
+/** Unmounts config, log and models, so that nothing of them is left to write. */
 void storage_close(struct storage *s);
 
 /** Overwrites the partitions of config and log with empty file systems.  After storage_close.  @err

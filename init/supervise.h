@@ -27,6 +27,7 @@ enum service_condition {
     WHEN_CERTIFICATE, /* there is one, and an engine behind it */
     WHEN_LOG,         /* there is a partition for the log */
     WHEN_REMOTE,      /* it is wanted elsewhere, too */
+    WHEN_MODELS,      /* there is one for models */
     WHEN_CONFIRMED    /* from the moment that this start counts as good */
 };
 

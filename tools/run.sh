@@ -2,7 +2,7 @@
 # Boots the image in QEMU, ends it, or serves the same engine on this machine.
 #
 #   tools/run.sh run   [--dir DIR] [--serial SOCKET] [--bare] [--append WORDS] [--overlay FILE.cpio]
-#                      [--disk FILE] [--secure] [--data FILE]
+#                      [--disk FILE] [--secure] [--data FILE] [--more FILE] [--stick FILE]
 #   tools/run.sh stop  [--dir DIR]
 #   tools/run.sh serve [--dir DIR] [--port PORT]
 #
@@ -12,11 +12,11 @@
 # metal), --append adds kernel command line words, --overlay a second archive over the image.
 # --disk starts from a copy of build/v4box.img as metal does, by its firmware; --data gives such a disk
 # to a kernel started directly, which is there sooner.  --secure takes the firmware that knows Secure
-# Boot, without keys as long as nobody gave it any.
+# Boot, without keys as long as nobody gave it any.  --more is a second disk, --stick one on USB.
 set -eu
 cd "$(dirname "$0")/.."
 
-DIR=build/run SERIAL='' BARE=no APPEND='' OVERLAY='' PORT=8080 DISK='' DATA='' SECURE=no
+DIR=build/run SERIAL='' BARE=no APPEND='' OVERLAY='' PORT=8080 DISK='' DATA='' MORE='' STICK='' SECURE=no
 KERNEL=build/v4box-vmlinuz INITRD=build/v4box-initramfs.cpio.zst BASE=build/v4box-base.cpio.zst MODEL=rootfs/models/demo
 FIRMWARE=/usr/share/OVMF/OVMF_CODE_4M.fd FIRMWARE_SECURE=/usr/share/OVMF/OVMF_CODE_4M.secboot.fd FIRMWARE_VARIABLES=/usr/share/OVMF/OVMF_VARS_4M.fd
 MEMORY_MIB=1024     # the image unpacked is 60 MiB, the engine less than 200
@@ -35,7 +35,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     --bare) BARE=yes && shift && continue ;;
     --secure) SECURE=yes && shift && continue ;;
-    --dir | --serial | --append | --overlay | --port | --disk | --data) [ $# -gt 1 ] || die "$1 needs a value" ;;
+    --dir | --serial | --append | --overlay | --port | --disk | --data | --more | --stick) [ $# -gt 1 ] || die "$1 needs a value" ;;
     *) die "unknown argument '$1'" ;;
     esac
     case $1 in
@@ -46,6 +46,8 @@ while [ $# -gt 0 ]; do
     --port) PORT=$2 ;;
     --disk) DISK=$2 ;;
     --data) DATA=$2 ;;
+    --more) MORE=$2 ;;
+    --stick) STICK=$2 ;;
     esac
     shift 2
 done
@@ -199,6 +201,10 @@ run() {
     fi
     [ -z "$DISK$DATA" ] || drive=(-drive "if=none,id=disk,format=raw,file=$DISK$DATA"
         -device virtio-blk-pci,drive=disk)
+    [ -z "$MORE" ] || drive+=(-drive "if=none,id=more,format=raw,readonly=on,file=$MORE"
+        -device virtio-blk-pci,drive=more)
+    [ -z "$STICK" ] || drive+=(-device qemu-xhci -drive "if=none,id=stick,format=raw,readonly=on,file=$STICK"
+        -device usb-storage,drive=stick)
     # restrict=on: the guest reaches nobody; the two forwards listen on loopback only.
     qemu-system-x86_64 "${machine[@]}" "${accel[@]}" -smp 2 -m $MEMORY_MIB -display none -no-reboot \
         -pidfile "$DIR/qemu.pid" "${serial[@]}" "${site[@]}" \

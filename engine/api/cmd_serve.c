@@ -9,6 +9,7 @@
 #include "engine/base/log.h"
 #include "engine/base/secret.h"
 #include "engine/commands.h"
+#include "engine/model/manifest.h"
 #include "engine/model/model.h"
 #include "engine/precision/control.h"
 #include "engine/precision/served.h"
@@ -162,8 +163,13 @@ static enum status open_engine(struct box *box, const struct flags *flags, struc
         if (status != OK)
             return status;
     }
+    /* Nothing is parsed before it is what the manifest says, where there is one. */
+    struct manifest_result manifest;
+    enum status status = manifest_verify(flags->model, &manifest, err);
+    if (status != OK)
+        return status;
     struct model *model;
-    enum status status = model_open(flags->model, &options, &model, err);
+    status = model_open(flags->model, &options, &model, err);
     if (status != OK)
         return status;
     box->scope.isa = model_isa_name(model); /* a constant */

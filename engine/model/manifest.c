@@ -1,7 +1,8 @@
-/* manifest.sha256: parsed whole, then compared with the folder, then hashed. */
+/* manifest.sha256: parsed whole, then compared with the folder, then hashed by its leaves. */
 #include "engine/model/manifest.h"
 
 #include "engine/base/file.h"
+#include "engine/model/leafcheck.h"
 #include "kernels/check.h"
 
 #include <dirent.h>
@@ -14,8 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HASH_HEX   (2 * crypto_hash_sha256_BYTES)
-#define HASH_CHUNK (1 << 20) /* bytes hashed at a time: keeps the pages in use few */
+#define HASH_HEX (2 * crypto_hash_sha256_BYTES)
 
 struct line {
     unsigned char hash[crypto_hash_sha256_BYTES];
@@ -131,44 +131,91 @@ static enum status folder_listed(const char *dir, const struct manifest *m, stru
     return status;
 }
 
-static enum status file_matches(const char *path, const struct line *line, struct error *err)
+/* Mapped, and of the size that the manifest says. */
+static enum status file_open_listed(const char *path, const struct line *line, struct mapping *map,
+                                    struct error *err)
 {
-    struct mapping map = {0};
     if (access(path, F_OK) != 0)
         return error_set(err, ERR_CHECK, "%s: missing, but in %s", path, MANIFEST_FILE);
-    enum status status = file_map(path, &map, err);
+    enum status status = file_map(path, map, err);
+    if (status == OK && map->size != line->bytes)
+        status = error_set(err, ERR_CHECK, "%s: %zu bytes, %s says %" PRIu64, path, map->size,
+                           MANIFEST_FILE, line->bytes);
+    return status;
+}
+
+/* leaves.sha256 itself is hashed whole. */
+static enum status leaves_read(const char *path, const struct manifest *m, struct buf *text,
+                               struct error *err)
+{
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    struct line key = {.name = MANIFEST_LEAVES};
+    const struct line *line = bsearch(&key, m->lines, m->count, sizeof key, by_name);
+    if (line == NULL)
+        return error_set(err, ERR_INPUT, "%s: not in %s; tools/manifest.py writes both", path,
+                         MANIFEST_FILE);
+    if (access(path, F_OK) != 0)
+        return error_set(err, ERR_CHECK, "%s: missing, but in %s", path, MANIFEST_FILE);
+    enum status status = file_read(path, (size_t)LEAVES_MAX * (HASH_HEX + 1), text, err);
     if (status != OK)
         return status;
-    if (map.size != line->bytes) {
-        status = error_set(err, ERR_CHECK, "%s: %zu bytes, %s says %" PRIu64, path, map.size,
-                           MANIFEST_FILE, line->bytes);
-    } else {
-        unsigned char hash[crypto_hash_sha256_BYTES];
-        crypto_hash_sha256_state state;
-        crypto_hash_sha256_init(&state);
-        for (size_t at = 0; at < map.size; at += HASH_CHUNK)
-            crypto_hash_sha256_update(&state, map.data + at,
-                                      map.size - at < HASH_CHUNK ? map.size - at : HASH_CHUNK);
-        crypto_hash_sha256_final(&state, hash);
-        if (memcmp(hash, line->hash, sizeof hash) != 0)
-            status = error_set(err, ERR_CHECK, "%s: SHA-256 differs from %s", path, MANIFEST_FILE);
+    crypto_hash_sha256(hash, (const unsigned char *)text->data, text->len);
+    if (text->len != line->bytes || memcmp(hash, line->hash, sizeof hash) != 0)
+        return error_set(err, ERR_CHECK, "%s: SHA-256 differs from %s", path, MANIFEST_FILE);
+    return OK;
+}
+
+struct opened {
+    struct buf *paths;            /* owns; [count] */
+    struct leafcheck_file *files; /* owns, and the mappings; [count], without leaves.sha256 */
+    size_t count;
+};
+
+static enum status open_all(const char *dir, const struct manifest *m, struct opened *o,
+                            struct manifest_result *out, struct error *err)
+{
+    enum status status = OK;
+    for (size_t i = 0; status == OK && i < m->count; i++) {
+        out->bytes += m->lines[i].bytes;
+        if (strcmp(m->lines[i].name, MANIFEST_LEAVES) == 0)
+            continue;
+        struct buf *path = &o->paths[o->count];
+        struct leafcheck_file *file = &o->files[o->count++];
+        buf_printf(path, "%s/%s", dir, m->lines[i].name);
+        file->path = buf_cstr(path);
+        status = file_open_listed(file->path, &m->lines[i], &file->map, err);
     }
-    file_unmap(&map);
+    out->files = m->count;
     return status;
+}
+
+static void close_all(struct opened *o)
+{
+    for (size_t i = 0; i < o->count; i++) {
+        file_unmap(&o->files[i].map);
+        buf_free(&o->paths[i]);
+    }
+    free(o->paths);
+    free(o->files);
 }
 
 static enum status lines_match(const char *dir, const struct manifest *m,
                                struct manifest_result *out, struct error *err)
 {
-    enum status status = OK;
-    for (size_t i = 0; status == OK && i < m->count; i++) {
-        struct buf path = {0};
-        buf_printf(&path, "%s/%s", dir, m->lines[i].name);
-        status = file_matches(buf_cstr(&path), &m->lines[i], err);
-        out->bytes += m->lines[i].bytes;
-        buf_free(&path);
-    }
-    out->files = m->count;
+    struct buf path = {0}, text = {0};
+    struct opened o = {.paths = calloc(m->count + 1, sizeof *o.paths),
+                       .files = calloc(m->count + 1, sizeof *o.files)};
+    ASSERT(o.paths != NULL);
+    ASSERT(o.files != NULL);
+    buf_printf(&path, "%s/%s", dir, MANIFEST_LEAVES);
+    enum status status = open_all(dir, m, &o, out, err);
+    if (status == OK)
+        status = leaves_read(buf_cstr(&path), m, &text, err);
+    if (status == OK)
+        status = leafcheck(o.files, o.count, buf_cstr(&path), &text, err);
+    close_all(&o);
+    buf_free(&text);
+    buf_free(&path);
     return status;
 }
 

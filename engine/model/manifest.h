@@ -3,6 +3,9 @@
  *
  *   sha256 (64 lower-case hex digits), two spaces, size in bytes, two spaces, file name, newline
  *
+ * One of them is leaves.sha256 (leafcheck.h): the files are hashed by it, MiB by MiB, and need not
+ * be whole to be told apart.  tools/manifest.py writes both.
+ *
  * Plain names only; every regular file of the folder except the manifest itself stands in it, so
  * that nothing can be added unseen.  Folders inside are no part of the model.  Knows no tensors.
  */
@@ -15,7 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MANIFEST_FILE "manifest.sha256"
+#define MANIFEST_FILE   "manifest.sha256"
+#define MANIFEST_LEAVES "leaves.sha256"
 
 struct manifest_result {
     bool present; /* the folder has a manifest; without one nothing was checked */

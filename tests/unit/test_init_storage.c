@@ -283,6 +283,14 @@ static void disks_are_found_by_all_labels(void **state)
     assert_string_equal(disk.device[DISK_ESP], "vda1");
     assert_string_equal(disk.device[DISK_CONFIG], "vda4");
     assert_string_equal(disk.device[DISK_MODELS], "vda6");
+    /* One disk with models beside it is attached, wherever it is; of two neither. */
+    assert_string_equal(disk.device[DISK_ATTACHED], "");
+    partition("sdb", "sdb1", "v4box-models");
+    assert_int_equal(disk_find(&disk, class), DISK_FOUND);
+    assert_string_equal(disk.device[DISK_ATTACHED], "sdb1");
+    partition("vda", "vda8", "v4box-models");
+    assert_int_equal(disk_find(&disk, class), DISK_FOUND);
+    assert_string_equal(disk.device[DISK_ATTACHED], "");
     partition("sda", "sda2", "esp");
     partition("sda", "sda3", "log");
     partition("sda", "sda4", "models");

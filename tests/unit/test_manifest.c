@@ -3,6 +3,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/file.h"
 #include "engine/commands.h"
+#include "engine/model/leafcheck.h"
 #include "engine/model/manifest.h"
 
 #include <setjmp.h>
@@ -17,12 +18,17 @@
 
 #include <cmocka.h>
 
+#include <sodium.h>
+
 #define EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 #define ABC   "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-#define LINES EMPTY "  0  empty\n" ABC "  3  abc.txt\n"
+/* Of leaves.sha256, which has one line, ABC. */
+#define LEAVES "620a3df236da0af638c2a61c86951463731998f91dbb3ed629f47b9fe00ad118"
+#define LISTED LEAVES "  65  leaves.sha256\n"
+#define LINES  EMPTY "  0  empty\n" ABC "  3  abc.txt\n" LISTED
 
 static char folder[] = "/tmp/v4box-manifest-XXXXXX";
-static const char *const NAMES[] = {"abc.txt", "empty", "extra", MANIFEST_FILE};
+static const char *const NAMES[] = {"abc.txt", "empty", "extra", MANIFEST_FILE, MANIFEST_LEAVES};
 
 static const char *in_folder(const char *name)
 {
@@ -63,6 +69,7 @@ static void fresh(const char *manifest)
     unlink(in_folder("extra"));
     file_write(in_folder("abc.txt"), "abc", 3);
     file_write(in_folder("empty"), "", 0);
+    file_write(in_folder(MANIFEST_LEAVES), ABC "\n", 65);
     file_write(in_folder(MANIFEST_FILE), manifest, strlen(manifest));
 }
 
@@ -82,8 +89,8 @@ static void test_good(void **state)
     fresh(LINES);
     assert_int_equal(manifest_verify(folder, &result, NULL), OK);
     assert_true(result.present);
-    assert_int_equal(result.files, 2);
-    assert_int_equal(result.bytes, 3);
+    assert_int_equal(result.files, 3);
+    assert_int_equal(result.bytes, 68);
     unlink(in_folder(MANIFEST_FILE));
     assert_int_equal(manifest_verify(folder, &result, NULL), OK);
     assert_false(result.present);
@@ -97,7 +104,7 @@ static void test_differs(void **state)
         text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
         fresh(LINES);
         file_write(in_folder("abc.txt"), text, 3);
-        expect(ERR_CHECK, "abc.txt: SHA-256 differs");
+        expect(ERR_CHECK, "abc.txt: SHA-256 differs within the MiB at byte 0");
     }
     fresh(LINES);
     file_write(in_folder("abc.txt"), "abcd", 4);
@@ -111,8 +118,58 @@ static void test_differs(void **state)
     fresh(LINES);
     file_write(in_folder("extra"), "x", 1);
     expect(ERR_CHECK, "extra: not in");
-    fresh(EMPTY "  0  empty\n");
+    fresh(EMPTY "  0  empty\n" LISTED);
     expect(ERR_CHECK, "abc.txt: not in");
+    fresh(LINES);
+    expect(OK, "");
+}
+
+/* Every leaf of a file of several, and what leaves.sha256 itself may not be. */
+static void test_leaves(void **state)
+{
+    (void)state;
+    enum { BYTES = 2 * LEAF_BYTES + 3 };
+    static uint8_t bytes[BYTES];
+    struct leafcheck_file files[] = {
+        {"one", {bytes, BYTES}}, {"two", {NULL, 0}}, {"three", {bytes, 5}}};
+    struct buf text = {0};
+    struct error err = {0};
+    const size_t at[] = {0, LEAF_BYTES, 2 * LEAF_BYTES, 0}, n[] = {LEAF_BYTES, LEAF_BYTES, 3, 5};
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 13 + i / LEAF_BYTES);
+    for (int leaf = 0; leaf < 4; leaf++) {
+        uint8_t hash[32];
+        char hex[65];
+        crypto_hash_sha256(hash, bytes + at[leaf], n[leaf]);
+        sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+        buf_printf(&text, "%s\n", hex);
+    }
+    assert_int_equal(leafcheck(files, 3, "leaves", &text, &err), OK);
+    for (int leaf = 0; leaf < 3; leaf++) {
+        char says[64];
+        bytes[at[leaf] + n[leaf] - 1] ^= 0x10;
+        snprintf(says, sizeof says, "one: SHA-256 differs within the MiB at byte %zu", at[leaf]);
+        assert_int_equal(leafcheck(files, 3, "leaves", &text, &err), ERR_CHECK);
+        assert_string_equal(err.text, says);
+        bytes[at[leaf] + n[leaf] - 1] ^= 0x10;
+    }
+    for (size_t i = 0; i < text.len; i += 13) {
+        char kept = text.data[i];
+        text.data[i] = 'G';
+        assert_int_equal(leafcheck(files, 3, "leaves", &text, &err), ERR_INPUT);
+        text.data[i] = kept;
+    }
+    text.len--;
+    assert_int_equal(leafcheck(files, 3, "leaves", &text, &err), ERR_INPUT);
+    buf_free(&text);
+    fresh(LINES);
+    file_write(in_folder(MANIFEST_LEAVES), ABC "x", 65);
+    expect(ERR_CHECK, "leaves.sha256: SHA-256 differs");
+    unlink(in_folder(MANIFEST_LEAVES));
+    expect(ERR_CHECK, "leaves.sha256: missing");
+    fresh(EMPTY "  0  empty\n" ABC "  3  abc.txt\n");
+    unlink(in_folder(MANIFEST_LEAVES));
+    expect(ERR_INPUT, "leaves.sha256: not in");
     fresh(LINES);
     expect(OK, "");
 }
@@ -209,9 +266,9 @@ static void test_exit_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),       cmocka_unit_test(test_differs),
-        cmocka_unit_test(test_malformed),  cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_exit_codes),
+        cmocka_unit_test(test_good),   cmocka_unit_test(test_differs),
+        cmocka_unit_test(test_leaves), cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_limits), cmocka_unit_test(test_exit_codes),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
