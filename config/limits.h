@@ -342,6 +342,9 @@
 #define LINK_POOLS 4
 /* Steps on their way: one runs, one waits. */
 #define LINK_STEPS 2
+/* Tokens of one timeline that are sampled in one step: one, and one behind each guess. */
+#define PICKS_MAX  (1 + DRAFT_DEPTH_MAX)
+#define LINK_PICKS (LINK_TIMELINES * PICKS_MAX)
 /* Rows of logits have room for this; flash has 129,280. */
 #define LINK_VOCAB_MAX 131072
 /* What a step can bring along: the streams of STEP_TOKENS_MAX rows of flash; a piece of it is

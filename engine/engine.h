@@ -14,33 +14,10 @@
 
 struct engine;
 
-struct sampling {
-    double temperature; /* 0: greedy, lowest id on ties */
-    double top_p;       /* (0, 1] */
-    double min_p;       /* [0, 1] */
-    int32_t top_k;      /* 0: off */
-    uint64_t seed;      /* the same seed, prompt and profile give the same tokens */
-    /* What was said already becomes less likely (sampler_penalise).  0: off */
-    double presence_penalty, frequency_penalty; /* [-2, 2], of the answer's tokens */
-    double repetition_penalty;                  /* (0, 2], of all tokens; 0 and 1: off */
-};
-
-/* How likely the network found a token: before penalties, masks and temperature, so that it tells
- * about the network and not about the request.  -inf is possible. */
-struct token_logprob {
-    int32_t id;
-    float logprob;
-};
-
-struct token_logprobs {
-    float chosen; /* of the token of the event */
-    int32_t n_top;
-    struct token_logprob top[LOGPROBS_TOP_MAX]; /* the likeliest first, the lower id on ties */
-};
-
 /**
  * Says which tokens may be sampled next.  Called on the engine thread before each token of an
- * answer, never after EVENT_END was delivered; must not block and must not call the engine.
+ * answer, and behind guesses of what it goes on with, which may turn out wrong; never after
+ * EVENT_END was delivered; must not block and must not call the engine.
  * @shape  answer_ids [n]: the answer so far; bits [(vocab_size + 63) / 64]: id i is bit i % 64 of
  *         word i / 64, set when allowed; all clear before the call
  * @return false: all are allowed, whatever is in `bits`.  With no bit set the answer is a fault.

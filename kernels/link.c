@@ -21,6 +21,10 @@ static_assert(sizeof(struct link_segment) == 24 && sizeof(struct link_perturbati
 static_assert(sizeof(struct link_step) ==
                   8 + 24 + PRECISION_ROWS_MAX + 48 + LINK_TIMELINES * 24 + STEP_TOKENS_MAX * 4,
               "no padding");
+static_assert(sizeof(struct link_pick) == 80 && sizeof(struct link_said) == 8 &&
+                  sizeof(struct link_choice) == 12 + 8 * LOGPROBS_TOP_MAX &&
+                  LINK_VOCAB_MAX % 64 == 0,
+              "no padding");
 static_assert(sizeof(struct link_head) == 32 && offsetof(struct link, posted) == 32, "fixed");
 static_assert(ATOMIC_INT_LOCK_FREE == 2, "atomics are words of memory");
 static_assert((int)PRECISION_ROWS <= PRECISION_ROWS_MAX, "every row has its place");
@@ -159,6 +163,11 @@ static const char *tokens_wrong(const struct link_step *step, const struct link_
     return g->n > t->room - g->length ? "n" : NULL;
 }
 
+static int32_t picks_most(uint32_t kind)
+{
+    return kind == LINK_STEP ? PICKS_MAX : kind == LINK_DRAFT;
+}
+
 /* @param taken  tokens of the segments before */
 static const char *segment_wrong(const struct link_step *step, const struct link_segment *g,
                                  int32_t taken, const struct link_limits *limits)
@@ -167,8 +176,10 @@ static const char *segment_wrong(const struct link_step *step, const struct link
         return "timeline";
     if ((g->flags & ~LINK_FLAGS) != 0 || (g->flags & 3) == 3)
         return "flags";
-    if (g->zero[0] != 0 || g->zero[1] != 0)
+    if (g->zero != 0)
         return "zero";
+    if (g->n_picks > picks_most(step->kind) || g->n_picks > g->n)
+        return "n_picks";
     const struct link_timeline *t = &limits->timelines[g->timeline];
     if ((t->room == 0) != (step->kind == LINK_OPEN))
         return "timeline";
@@ -281,6 +292,17 @@ const char *link_step_wrong(const struct link_step *step, const struct link_limi
         (step->block < 0 || step->block >= blocks))
         return "block";
     return wrong == NULL && experts && !leg_runs(step->leg) ? "leg" : wrong;
+}
+
+const char *link_pick_wrong(const struct link_pick *pick, int32_t vocab)
+{
+    if (pick->n_top < -1 || pick->n_top > LOGPROBS_TOP_MAX)
+        return "n_top";
+    if (pick->n_said < 0 || pick->n_said > vocab)
+        return "n_said";
+    if (pick->masked > 1)
+        return "masked";
+    return pick->zero[0] != 0 || pick->zero[1] != 0 || pick->zero[2] != 0 ? "zero" : NULL;
 }
 
 /* ---- sleeping ------------------------------------------------------------------------------- */

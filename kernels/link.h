@@ -20,7 +20,7 @@
 
 #define LINK_FD      3          /* in the worker */
 #define LINK_MAGIC   0x6b6c3476 /* "v4lk" */
-#define LINK_VERSION 2          /* of everything below; another one is refused */
+#define LINK_VERSION 3          /* of everything below; another one is refused */
 
 /* What the engine can ask for.  State stays in the worker: timelines and pools of pieces of
  * prefixes (engine/model/snapshot.h) are numbers here, which the engine gives. */
@@ -56,7 +56,40 @@ struct link_segment {
     int32_t n;
     int32_t beyond;     /* LINK_DRAFT: row beyond the timeline, as draft_segment has it */
     uint8_t leg, flags; /* enum leg, enum link_flag */
-    uint8_t zero[2];
+    uint8_t n_picks;    /* LINK_STEP, LINK_DRAFT: tokens picked behind the last rows */
+    uint8_t zero;
+};
+
+/* How a token is picked (engine/model/sampler.h). */
+struct link_pick {
+    double temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
+    uint64_t seed, position;
+    int32_t top_k;
+    int32_t n_top;  /* alternatives told with it; -1: no logprobs */
+    int32_t n_said; /* tokens that the penalties are for */
+    uint8_t masked; /* 1: link_picks.allowed says which may be picked */
+    uint8_t zero[3];
+};
+
+/* A token that was said, and how often in the answer. */
+struct link_said {
+    int32_t id, count;
+};
+
+/* The picks of a step, of all segments one behind another.  Any bits are good in a mask. */
+struct link_picks {
+    struct link_pick picks[LINK_PICKS];
+    uint64_t allowed[LINK_PICKS][LINK_VOCAB_MAX / 64];
+    struct link_said said[LINK_PICKS][LINK_VOCAB_MAX];
+};
+
+/* What was picked; as an answer believed only after a look at every member. */
+struct link_choice {
+    int32_t id; /* below 0: none (SAMPLE_FAULT, SAMPLE_BARRED) */
+    int32_t n_top;
+    float logprob;
+    int32_t top_ids[LOGPROBS_TOP_MAX];
+    float top_logprobs[LOGPROBS_TOP_MAX];
 };
 
 /* Numbers changed on purpose (engine/model/inspect.h); all zero: none. */
@@ -109,9 +142,10 @@ enum link_state { LINK_LOADING, LINK_READY, LINK_FAILED };
 struct link_answer {
     uint32_t number;                /* of the step */
     char refused[LINK_FIELD_BYTES]; /* the field that was wrong; "": none */
+    struct link_choice choices[LINK_PICKS];
     /* The rows that were wanted, one behind another, each of the configuration's vocabulary; the
      * rows of a layer; a piece; a struct witness_table. */
-    float numbers[STEP_TOKENS_MAX * LINK_VOCAB_MAX];
+    _Alignas(64) float numbers[STEP_TOKENS_MAX * LINK_VOCAB_MAX];
 };
 
 struct link {
@@ -120,6 +154,7 @@ struct link {
     _Atomic uint32_t posted;            /* number of the last step */
     struct link_step steps[LINK_STEPS]; /* step k lies in k mod LINK_STEPS */
     struct link_given given[LINK_STEPS];
+    struct link_picks picks[LINK_STEPS];
     /* written by the worker */
     _Atomic uint32_t state;         /* enum link_state */
     _Atomic uint32_t done;          /* number of the last step answered */
@@ -158,6 +193,8 @@ const char *link_head_wrong(const struct link_head *head);
 /** @param step  a copy that nobody else writes
  *  @return the first field that is not as it must be; NULL: it may run */
 const char *link_step_wrong(const struct link_step *step, const struct link_limits *limits);
+/** The same of a pick, but for the numbers that sampling_check knows. */
+const char *link_pick_wrong(const struct link_pick *pick, int32_t vocab);
 
 /** Sleeps until *word is not `seen`, ms have passed, or for no reason: ask again.
  *  @unit milliseconds */

@@ -1,7 +1,7 @@
 /* Draws, made-up facts, and sentences that say nothing. */
 #include "engine/audit/fact.h"
 
-#include "engine/serve/sampler.h"
+#include "engine/model/sampler.h"
 
 #include <string.h>
 

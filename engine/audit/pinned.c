@@ -5,7 +5,7 @@
 
 #include "engine/audit/tests_common.h"
 #include "engine/model/logits.h"
-#include "engine/serve/sampler.h"
+#include "engine/model/sampler.h"
 #include "kernels/check.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "engine/audit/stats.h"
 
 #include "config/limits.h"
-#include "engine/serve/sampler.h"
+#include "engine/model/sampler.h"
 #include "kernels/check.h"
 
 #include <math.h>

@@ -179,7 +179,11 @@ static enum status layers_run(struct logits_run *run, int32_t at, int32_t n, str
     bool decode = at >= o->decode_from;
     const struct profile *profile = decode ? &o->decode_profile : &o->profile;
     enum leg leg = decode ? LEG_DECODE : LEG_PREFILL;
-    struct segment segment = {run->sequence, run->ids.data + at, n, NULL, run->rows, leg};
+    struct segment segment = {.sequence = run->sequence,
+                              .ids = run->ids.data + at,
+                              .n = n,
+                              .logits_all = run->rows,
+                              .leg = leg};
     if (at == o->decode_from)
         sequence_crossover(run->sequence, &o->decode_profile);
     model_step(run->model, profile, &segment, 1);
@@ -209,7 +213,9 @@ static enum status step_run(struct logits_run *run, int32_t at, int32_t n, struc
 
 static enum status draft_rows(struct logits_run *run, int32_t at, int32_t n, struct error *err)
 {
-    struct draft_segment draft = {run->sequence, run->ids.data + at + 1, n,
+    struct draft_segment draft = {.sequence = run->sequence,
+                                  .next_ids = run->ids.data + at + 1,
+                                  .n = n,
                                   .logits_all = run->rows};
     model_draft(run->model, &run->options.profile, &draft, 1);
     return network_check(run, err);

@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -30,6 +31,11 @@ struct steps_run {
     struct profile profile;
     const float *given; /* what came along with the step */
     float *numbers;     /* where its answer goes */
+    const struct link_picks *asked;
+    struct link_choice *choices;
+    struct pick picks[LINK_PICKS];
+    struct token_said *said; /* owns; [LINK_PICKS, vocab]: the engine cannot write here */
+    int32_t n_picks;
 };
 
 /* ---- loading -------------------------------------------------------------------------------- */
@@ -61,6 +67,9 @@ static enum status load(struct steps_run *run, const char *dir, const struct mod
         return status;
     const struct model_config *config = model_config(run->model);
     const char *variant = model_isa_name(run->model);
+    run->said = calloc((size_t)LINK_PICKS * (size_t)config->vocab_size, sizeof *run->said);
+    if (run->said == NULL)
+        return error_set(err, ERR_CAPACITY, "steps: no memory for penalties");
     ASSERT(config->vocab_size <= LINK_VOCAB_MAX && strlen(config->name) < LINK_FIELD_BYTES &&
            strlen(variant) < LINK_FIELD_BYTES);
     run->limits.vocab = config->vocab_size;
@@ -69,6 +78,74 @@ static enum status load(struct steps_run *run, const char *dir, const struct mod
     memcpy(run->link->config, config->name, strlen(config->name) + 1);
     memcpy(run->link->variant, variant, strlen(variant) + 1);
     return OK;
+}
+
+/* ---- picks ---------------------------------------------------------------------------------- */
+
+/* @return false: one is outside the vocabulary */
+static bool said_take(const struct link_said *from, int32_t n, int32_t vocab, struct token_said *to)
+{
+    for (int32_t i = 0; i < n; i++) {
+        to[i] = (struct token_said){from[i].id, from[i].count};
+        if (to[i].id < 0 || to[i].id >= vocab || to[i].count < 0)
+            return false;
+    }
+    return true;
+}
+
+/* Takes over pick i of the step.  @return what is wrong with it; NULL: nothing */
+static const char *pick_take(struct steps_run *run, int32_t i)
+{
+    struct link_pick p = run->asked->picks[i];
+    struct token_said *said = run->said + (int64_t)i * run->limits.vocab;
+    struct error err;
+    const char *wrong = link_pick_wrong(&p, run->limits.vocab);
+    if (wrong != NULL)
+        return wrong;
+    run->picks[i] = (struct pick){.sampling = {.temperature = p.temperature,
+                                               .top_p = p.top_p,
+                                               .min_p = p.min_p,
+                                               .top_k = p.top_k,
+                                               .seed = p.seed,
+                                               .presence_penalty = p.presence_penalty,
+                                               .frequency_penalty = p.frequency_penalty,
+                                               .repetition_penalty = p.repetition_penalty},
+                                  .position = p.position,
+                                  .allowed = p.masked != 0 ? run->asked->allowed[i] : NULL,
+                                  .said = said,
+                                  .n_said = p.n_said,
+                                  .logprobs = p.n_top >= 0,
+                                  .n_top = p.n_top >= 0 ? p.n_top : 0};
+    if (sampling_check(&run->picks[i].sampling, &err) != OK)
+        return "sampling";
+    return said_take(run->asked->said[i], p.n_said, run->limits.vocab, said) ? NULL : "said";
+}
+
+static const char *picks_take(struct steps_run *run)
+{
+    int32_t n = 0;
+    const char *wrong = NULL;
+    for (int32_t i = 0; i < run->step.n_segments; i++)
+        n += run->step.segments[i].n_picks;
+    for (int32_t i = 0; i < n && wrong == NULL; i++)
+        wrong = pick_take(run, i);
+    run->n_picks = n;
+    return wrong;
+}
+
+static void picks_tell(const struct steps_run *run)
+{
+    for (int32_t i = 0; i < run->n_picks; i++) {
+        const struct pick *pick = &run->picks[i];
+        struct link_choice *c = &run->choices[i];
+        c->id = pick->id;
+        c->n_top = pick->told.n_top;
+        c->logprob = pick->told.chosen;
+        for (int32_t k = 0; k < pick->told.n_top; k++) {
+            c->top_ids[k] = pick->told.top[k].id;
+            c->top_logprobs[k] = pick->told.top[k].logprob;
+        }
+    }
 }
 
 /* ---- tokens and rows ------------------------------------------------------------------------ */
@@ -86,7 +163,7 @@ static float *wanted(const struct steps_run *run, const struct link_segment *g, 
 static void run_step(struct steps_run *run)
 {
     struct segment segments[LINK_TIMELINES];
-    int32_t row = 0, taken = 0;
+    int32_t row = 0, taken = 0, picked = 0;
     for (int32_t i = 0; i < run->step.n_segments; i++) {
         const struct link_segment *g = &run->step.segments[i];
         segments[i] = (struct segment){.sequence = run->sequences[g->timeline],
@@ -94,8 +171,11 @@ static void run_step(struct steps_run *run)
                                        .n = g->n,
                                        .logits_last = wanted(run, g, LINK_WANT_LAST, &row),
                                        .logits_all = wanted(run, g, LINK_WANT_ALL, &row),
+                                       .picks = run->picks + picked,
+                                       .n_picks = g->n_picks,
                                        .leg = (enum leg)g->leg};
         taken += g->n;
+        picked += g->n_picks;
     }
     model_step(run->model, &run->profile, segments, run->step.n_segments);
 }
@@ -103,7 +183,7 @@ static void run_step(struct steps_run *run)
 static void run_draft(struct steps_run *run)
 {
     struct draft_segment segments[LINK_TIMELINES];
-    int32_t row = 0, taken = 0;
+    int32_t row = 0, taken = 0, picked = 0;
     for (int32_t i = 0; i < run->step.n_segments; i++) {
         const struct link_segment *g = &run->step.segments[i];
         segments[i] = (struct draft_segment){.sequence = run->sequences[g->timeline],
@@ -111,8 +191,10 @@ static void run_draft(struct steps_run *run)
                                              .n = g->n,
                                              .logits_last = wanted(run, g, LINK_WANT_LAST, &row),
                                              .logits_all = wanted(run, g, LINK_WANT_ALL, &row),
+                                             .pick = g->n_picks > 0 ? run->picks + picked : NULL,
                                              .beyond = g->beyond};
         taken += g->n;
+        picked += g->n_picks;
     }
     model_draft(run->model, &run->profile, segments, run->step.n_segments);
 }
@@ -276,7 +358,13 @@ static const char *step_run(struct steps_run *run)
         run->limits.timelines[i].drafted = sequence_draft_length(run->sequences[i]);
     }
     const char *wrong = link_step_wrong(&run->step, &run->limits);
-    return wrong != NULL ? wrong : step_perform(run);
+    if (wrong == NULL)
+        wrong = picks_take(run);
+    if (wrong == NULL)
+        wrong = step_perform(run);
+    if (wrong[0] == '\0')
+        picks_tell(run);
+    return wrong;
 }
 
 static _Noreturn void serve(struct steps_run *run)
@@ -293,6 +381,8 @@ static _Noreturn void serve(struct steps_run *run)
         run->step = link->steps[done % LINK_STEPS];
         run->given = link->given[done % LINK_STEPS].numbers;
         run->numbers = answer->numbers;
+        run->asked = &link->picks[done % LINK_STEPS];
+        run->choices = answer->choices;
         const char *refused = run->step.number != done ? "number" : step_run(run);
         memset(answer->refused, 0, sizeof answer->refused);
         memcpy(answer->refused, refused, strnlen(refused, sizeof answer->refused - 1));
@@ -329,6 +419,7 @@ int cmd_steps(int argc, char **argv)
         link_tell(&run.link->state, LINK_FAILED);
     }
     model_close(run.model);
+    free(run.said);
     link_unmap(run.link);
     return status_exit_code(status);
 }

@@ -288,9 +288,23 @@ struct output {
 /* One row of logits that somebody wants. */
 struct wanted {
     int32_t row;
-    float *to; /* host [vocab] */
+    float *to;         /* host [vocab]; NULL: only sampled from */
+    struct pick *pick; /* NULL: only told */
     enum leg leg;
 };
+
+/* One row of logits to whom it is for. */
+static void row_take(struct model *m, const struct wanted *wanted, const float *device)
+{
+    const struct backend_ops *ops = m->backend->ops;
+    size_t bytes = (size_t)m->config->vocab_size * sizeof(float);
+    if (wanted->to != NULL)
+        ops->download(m->backend, wanted->to, device, bytes);
+    if (wanted->pick == NULL)
+        return;
+    ops->download(m->backend, m->row, device, bytes);
+    sampler_take(&m->sampler, m->row, wanted->pick);
+}
 
 /* (23) (24) over rows that were gathered into streams_next. */
 static void logits_of(struct model *m, const struct output *out, const struct wanted *wanted,
@@ -327,19 +341,23 @@ static void logits_of(struct model *m, const struct output *out, const struct wa
                                            m->numerics.precise, LINEAR_HEAD}}};
     ops->linear(m->backend, &head);
     for (int32_t i = 0; i < n; i++)
-        ops->download(m->backend, wanted[i].to, s->logits + (int64_t)i * c->vocab_size,
-                      (size_t)c->vocab_size * sizeof(float));
+        row_take(m, &wanted[i], s->logits + (int64_t)i * c->vocab_size);
 }
 
-/* Adds what a span wants: all of its rows, or the last, or both (the last is then computed twice).
- */
-static int32_t wanted_add(struct wanted *wanted, int32_t n, const struct span *span, float *all,
-                          float *last, int32_t vocab)
+/* Adds what a span wants: all of its rows, those behind which a token is picked, or the last, or
+ * several of these (the last is then computed twice). */
+static int32_t wanted_add(struct wanted *wanted, int32_t n, const struct span *span,
+                          const struct segment *g, int32_t vocab)
 {
-    for (int32_t i = 0; i < span->n && all != NULL; i++)
-        wanted[n++] = (struct wanted){span->row + i, all + (int64_t)i * vocab, span->leg};
-    if (last != NULL)
-        wanted[n++] = (struct wanted){span->row + span->n - 1, last, span->leg};
+    for (int32_t i = 0; i < span->n; i++) {
+        int32_t at = i - (span->n - g->n_picks);
+        struct pick *pick = at >= 0 ? &g->picks[at] : NULL;
+        float *to = g->logits_all != NULL ? g->logits_all + (int64_t)i * vocab : NULL;
+        if (to != NULL || pick != NULL)
+            wanted[n++] = (struct wanted){span->row + i, to, pick, span->leg};
+    }
+    if (g->logits_last != NULL)
+        wanted[n++] = (struct wanted){span->row + span->n - 1, g->logits_last, NULL, span->leg};
     return n;
 }
 
@@ -390,8 +408,7 @@ void local_step(struct model *m, const struct profile *profile, const struct seg
     streams_keep(m, &step);
     int32_t n = 0;
     for (int i = 0; i < n_segments; i++)
-        n = wanted_add(wanted, n, &step.spans[i], segments[i].logits_all, segments[i].logits_last,
-                       c->vocab_size);
+        n = wanted_add(wanted, n, &step.spans[i], &segments[i], c->vocab_size);
     const struct model_weights *w = m->weights;
     struct output out = {&w->hc_head_fn, &w->hc_head_base, &w->hc_head_scale, &w->norm};
     wanted_run(m, &out, wanted, n);
@@ -483,7 +500,11 @@ void local_draft(struct model *m, const struct profile *profile,
         span_add(&step, q, q->draft_length + (g->beyond > 0 ? g->beyond - 1 : 0), g->n, LEG_DECODE);
         for (int32_t j = 0; j < g->n; j++)
             ids[step.spans[i].row + j] = g->next_ids[j];
-        n = wanted_add(wanted, n, &step.spans[i], g->logits_all, g->logits_last, c->vocab_size);
+        const struct segment wants = {.logits_last = g->logits_last,
+                                      .logits_all = g->logits_all,
+                                      .picks = g->pick,
+                                      .n_picks = g->pick != NULL};
+        n = wanted_add(wanted, n, &step.spans[i], &wants, c->vocab_size);
     }
     step_begin(m, profile, &step, ids);
     draft_join(m, &step, w);

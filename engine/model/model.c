@@ -145,6 +145,10 @@ enum status local_open(const char *dir, const struct model_options *options, str
     m->memory = m->backend->ops->reserve(m->backend, m->bytes);
     if (m->memory == NULL || !experts_bind(m))
         return error_set(err, ERR_CAPACITY, "model: no memory for a step (%zu bytes)", m->bytes);
+    sampler_init(&m->sampler, m->config->vocab_size);
+    m->row = calloc((size_t)m->config->vocab_size, sizeof *m->row);
+    if (m->row == NULL)
+        return error_set(err, ERR_CAPACITY, "model: no memory for a row of logits");
     carve = (struct carve){m->memory, 0};
     step_carve(m->config, &m->step, &carve);
     return OK;
@@ -157,5 +161,7 @@ void local_close(struct model *m)
         m->backend->ops->destroy(m->backend);
     }
     free(m->experts);
+    free(m->row);
+    sampler_clear(&m->sampler);
     checkpoint_close(m->checkpoint);
 }

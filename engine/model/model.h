@@ -1,6 +1,7 @@
 /*
  * The network as the serving layer sees it: open a checkpoint, keep token timelines (sequences),
- * feed them tokens in any chunking, read logits.  Shapes and tensors stay behind this header.
+ * feed them tokens in any chunking, read logits or sample from them.  Shapes and tensors stay
+ * behind this header.
  *
  * Promise: for one profile, one ISA and the same tokens on the same legs the results are
  * bit-identical for every way of cutting the tokens into calls, and for whatever else shares a
@@ -11,6 +12,7 @@
 
 #include "config/model.h"
 #include "engine/base/status.h"
+#include "engine/model/sampler.h"
 #include "engine/precision/profile.h"
 
 #include <stdint.h>
@@ -94,6 +96,8 @@ struct segment {
     int32_t n;          /* at least 1; all segments together at most STEP_TOKENS_MAX */
     float *logits_last; /* [vocab_size] for the last of the n tokens, or NULL */
     float *logits_all;  /* [n, vocab_size], or NULL */
+    struct pick *picks; /* [n_picks] behind the last n_picks tokens: sampled where it is computed */
+    int32_t n_picks;    /* at most n, PICKS_MAX */
     enum leg leg;       /* LEG_PREFILL: tokens of a prompt; LEG_DECODE: sampled or guessed ones */
 };
 
@@ -111,6 +115,7 @@ struct draft_segment {
     int32_t n;               /* at least 1; all together at most STEP_TOKENS_MAX */
     float *logits_last;      /* [vocab_size] of the last row, or NULL */
     float *logits_all;       /* [n, vocab_size], or NULL */
+    struct pick *pick;       /* behind the last row, or NULL */
     /* 0: as above.  k: the k-th row beyond the sequence, behind the one before in a call of its
      * own; joins what that one left in front of its head with a guessed token, n is 1.  It counts
      * for nothing: model_draft takes the row again when the token is fed. */

@@ -271,8 +271,11 @@ static void advance(struct sequence *s, int32_t n)
 void model_step(struct model *m, const struct profile *profile, const struct segment *segments,
                 int n_segments)
 {
-    for (int i = 0; i < n_segments; i++)
+    for (int i = 0; i < n_segments; i++) {
+        ASSERT(segments[i].n_picks >= 0 && segments[i].n_picks <= segments[i].n &&
+               segments[i].n_picks <= PICKS_MAX);
         claim(m, profile, segments[i].sequence);
+    }
     m->ops->step(m, profile, segments, n_segments);
     for (int i = 0; i < n_segments; i++)
         advance(segments[i].sequence, segments[i].n);

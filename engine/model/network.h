@@ -165,6 +165,8 @@ struct model {
     struct step_memory step; /* points into memory */
     void *memory;            /* owns (device) */
     size_t bytes;
+    struct sampler sampler; /* scratch */
+    float *row;             /* owns; [vocab] logits that are sampled from */
     model_trace_fn *trace;
     void *trace_user;
 };

@@ -376,6 +376,16 @@ float *remote_given(struct remote *r)
     return r->link->given[(r->number + 1) % LINK_STEPS].numbers;
 }
 
+struct link_picks *remote_picks(struct remote *r)
+{
+    return &r->link->picks[(r->number + 1) % LINK_STEPS];
+}
+
+const volatile struct link_choice *remote_choices(const struct remote *r)
+{
+    return r->link->answers[r->number % LINK_STEPS].choices;
+}
+
 enum answer { ANSWER_GOOD, ANSWER_NO_MEMORY, ANSWER_BAD };
 
 /* @param err  what is bad about it */

@@ -46,6 +46,11 @@ struct link_step *remote_step(struct remote *remote, enum link_kind kind,
 /** What goes along with it.  @shape [LINK_GIVEN_FLOATS] */
 float *remote_given(struct remote *remote);
 
+/** How tokens are picked behind its rows.  @shape borrowed: written until remote_run */
+struct link_picks *remote_picks(struct remote *remote);
+/** What was picked by the answer before: borrowed, and as untrue as its numbers. */
+const volatile struct link_choice *remote_choices(const struct remote *remote);
+
 /** Asks what remote_step has, and waits for the answer.
  *  @param numbers  out: borrowed until the next call; the worker may still write there: look at
  *                  each number once, or copy

@@ -8,6 +8,7 @@
 #include "kernels/check.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,8 @@ struct remote_network {
     struct remote *remote;                      /* owns */
     struct sequence *sequences[LINK_TIMELINES]; /* borrows; NULL: the number is free */
     struct snapshots *pools[LINK_POOLS];
-    uint32_t life; /* workers that were started again */
+    uint32_t life;   /* workers that were started again */
+    int32_t n_picks; /* of the step that is made */
 };
 
 static_assert(sizeof(struct witness_table) <= sizeof(((struct link_answer *)0)->numbers), "fits");
@@ -43,6 +45,7 @@ static struct link_step *step_perturbed(struct model *m, enum link_kind kind,
 {
     const struct perturbation *p = &m->perturbation;
     struct link_step *step = remote_step(m->remote->remote, kind, profile);
+    m->remote->n_picks = 0;
     step->perturbation = (struct link_perturbation){.clamp_limit = p->clamp_limit,
                                                     .routed_factor = p->routed_factor,
                                                     .index_topk = p->index_topk,
@@ -56,6 +59,75 @@ static uint8_t flags_of(const struct sequence *s, const float *last, const float
 {
     int wanted = all != NULL ? LINK_WANT_ALL : last != NULL ? LINK_WANT_LAST : 0;
     return (uint8_t)(wanted | (s->crossed ? LINK_CROSSOVER : 0));
+}
+
+/* Adds the picks of the segment that was added last. */
+static void picks_add(struct remote_network *n, struct link_segment *g, const struct pick *picks,
+                      int32_t n_picks)
+{
+    if (n_picks == 0 || remote_lost(n->remote) != NULL)
+        return;
+    struct link_picks *to = remote_picks(n->remote);
+    size_t words = (size_t)(remote_config(n->remote)->vocab_size + 63) / 64;
+    for (int32_t i = 0; i < n_picks; i++) {
+        const struct pick *p = &picks[i];
+        const struct sampling *s = &p->sampling;
+        int32_t at = n->n_picks++;
+        to->picks[at] = (struct link_pick){.temperature = s->temperature,
+                                           .top_p = s->top_p,
+                                           .min_p = s->min_p,
+                                           .presence_penalty = s->presence_penalty,
+                                           .frequency_penalty = s->frequency_penalty,
+                                           .repetition_penalty = s->repetition_penalty,
+                                           .seed = s->seed,
+                                           .position = p->position,
+                                           .top_k = s->top_k,
+                                           .n_top = p->logprobs ? p->n_top : -1,
+                                           .n_said = p->n_said,
+                                           .masked = p->allowed != NULL};
+        if (p->allowed != NULL)
+            memcpy(to->allowed[at], p->allowed, words * sizeof *p->allowed);
+        for (int32_t k = 0; k < p->n_said; k++)
+            to->said[at][k] = (struct link_said){p->said[k].id, p->said[k].count};
+    }
+    g->n_picks = (uint8_t)n_picks;
+}
+
+static bool barred(const struct pick *pick, int32_t id)
+{
+    return pick->allowed != NULL && (pick->allowed[id / 64] >> (id % 64) & 1) == 0;
+}
+
+/* Takes one choice over.  @return false: this pick cannot have given it */
+static bool choice_take(const volatile struct link_choice *from, int32_t vocab, struct pick *pick)
+{
+    int32_t id = from->id, n_top = from->n_top;
+    if (id < SAMPLE_BARRED || id >= vocab || (id >= 0 && barred(pick, id)))
+        return false;
+    if (id >= 0 && pick->logprobs) {
+        pick->told.chosen = from->logprob;
+        if (n_top < 0 || n_top > pick->n_top || !(pick->told.chosen < INFINITY))
+            return false;
+        pick->told.n_top = n_top;
+        for (int32_t k = 0; k < n_top; k++) {
+            struct token_logprob top = {from->top_ids[k], from->top_logprobs[k]};
+            if (top.id < 0 || top.id >= vocab || !(top.logprob < INFINITY))
+                return false;
+            pick->told.top[k] = top;
+        }
+    }
+    pick->id = id;
+    return true;
+}
+
+/* @param from  the segment's first choice */
+static void choices_take(struct model *m, const volatile struct link_choice *from,
+                         struct pick *picks, int32_t n_picks)
+{
+    for (int32_t i = 0; i < n_picks; i++) {
+        if (!choice_take(&from[i], m->config->vocab_size, &picks[i]))
+            remote_drop(m->remote->remote, "has picked a token that it could not pick");
+    }
 }
 
 /* Takes the rows of one segment.  @return the rows of the next one */
@@ -86,13 +158,18 @@ static void remote_layers(struct model *m, const struct profile *profile,
         g->n = s->n;
         g->leg = (uint8_t)s->leg;
         g->flags = flags_of(s->sequence, s->logits_last, s->logits_all);
+        picks_add(m->remote, g, s->picks, s->n_picks);
         ids_add_to(step, s->ids, s->n);
     }
     if (!remote_run(m->remote->remote, &rows))
         return;
-    for (int i = 0; i < n; i++)
-        rows = rows_take(rows, segments[i].n, m->config->vocab_size, segments[i].logits_last,
-                         segments[i].logits_all);
+    const volatile struct link_choice *choices = remote_choices(m->remote->remote);
+    for (int i = 0; i < n; i++) {
+        const struct segment *s = &segments[i];
+        choices_take(m, choices, s->picks, s->n_picks);
+        choices += s->n_picks;
+        rows = rows_take(rows, s->n, m->config->vocab_size, s->logits_last, s->logits_all);
+    }
 }
 
 static void remote_draft(struct model *m, const struct profile *profile,
@@ -107,13 +184,18 @@ static void remote_draft(struct model *m, const struct profile *profile,
         g->beyond = s->beyond;
         g->leg = LEG_DECODE;
         g->flags = flags_of(s->sequence, s->logits_last, s->logits_all);
+        picks_add(m->remote, g, s->pick, s->pick != NULL);
         ids_add_to(step, s->next_ids, s->n);
     }
     if (!remote_run(m->remote->remote, &rows))
         return;
-    for (int i = 0; i < n; i++)
-        rows = rows_take(rows, segments[i].n, m->config->vocab_size, segments[i].logits_last,
-                         segments[i].logits_all);
+    const volatile struct link_choice *choices = remote_choices(m->remote->remote);
+    for (int i = 0; i < n; i++) {
+        const struct draft_segment *s = &segments[i];
+        choices_take(m, choices, s->pick, s->pick != NULL);
+        choices += s->pick != NULL;
+        rows = rows_take(rows, s->n, m->config->vocab_size, s->logits_last, s->logits_all);
+    }
 }
 
 static void remote_rows(struct model *m, const struct profile *profile,

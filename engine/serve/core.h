@@ -13,7 +13,6 @@
 #include "config/limits.h"
 #include "engine/engine.h"
 #include "engine/model/prefix_file.h"
-#include "engine/serve/sampler.h"
 #include "engine/serve/schedule.h"
 
 #include <pthread.h>
@@ -57,17 +56,18 @@ struct timeline {
     uint64_t used;             /* turn of its last request: the smallest is given away first */
     struct request *request;   /* borrows; NULL: idle */
     /* Fed next: the sampled token, then guesses of what follows it.  None: n_next is 0. */
-    int32_t next[1 + DRAFT_DEPTH_MAX], n_next;
-    float *logits; /* owns; [1 + DRAFT_DEPTH_MAX, vocab_size] */
+    int32_t next[PICKS_MAX], n_next;
+    /* Of the rows of its next step, and what they refer to. */
+    struct pick picks[PICKS_MAX];
+    uint64_t *allowed;       /* owns; [PICKS_MAX, (vocab_size + 63) / 64] */
+    struct token_said *said; /* owns; [PICKS_MAX, vocab_size] */
 };
 
 struct engine {
     struct model *model; /* owns */
     struct engine_options options;
-    struct prefix *prefix; /* owns; NULL: no prefix cache */
-    struct sampler sampler;
-    uint64_t *allowed;                /* owns; [(vocab_size + 63) / 64], of one mask */
-    float *raw;                       /* owns; [vocab_size] logits as the network gave them */
+    struct prefix *prefix;            /* owns; NULL: no prefix cache */
+    int32_t *counts;                  /* owns; [vocab_size] zero between calls of sampler_said */
     struct timeline *timelines;       /* owns; [sessions_max] */
     struct request *requests;         /* owns; [n_requests] */
     int32_t n_requests;               /* sessions_max + queue_max */

@@ -285,10 +285,8 @@ static void engine_free(struct engine *e)
     free(e->requests);
     free(e->queue);
     free(e->waiting);
-    free(e->allowed);
-    free(e->raw);
+    free(e->counts);
     prefix_destroy(e->prefix);
-    sampler_clear(&e->sampler);
     sodium_memzero(e->options.prefix_key, sizeof e->options.prefix_key);
     pthread_cond_destroy(&e->work);
     pthread_cond_destroy(&e->worked);
@@ -335,9 +333,7 @@ static enum status engine_plan(struct engine *e, struct error *err)
     e->requests = take_memory(e->n_requests, sizeof *e->requests);
     e->queue = take_memory(e->n_requests, sizeof *e->queue);
     e->waiting = take_memory(e->n_requests, sizeof *e->waiting);
-    e->allowed = take_memory((vocab_size + 63) / 64, sizeof *e->allowed);
-    e->raw = take_memory(vocab_size, sizeof *e->raw);
-    sampler_init(&e->sampler, vocab_size);
+    e->counts = take_memory(vocab_size, sizeof *e->counts);
     for (int32_t i = 0; i < e->n_requests; i++)
         e->requests[i].ids = take_memory(o->context_max, sizeof(int32_t));
     for (int32_t i = 0; i < o->sessions_max; i++) {

@@ -37,55 +37,69 @@ static bool is_stop(const struct request *r, int32_t id)
     return false;
 }
 
-/* Bars what the request's mask does not allow.  @return false: that is every token */
-static bool apply_mask(struct engine *e, const struct timeline *t, float *logits)
+/* What the request's mask allows behind n_ids tokens.  @return NULL: everything */
+static const uint64_t *allowed_behind(const struct engine *e, const struct timeline *t, int i,
+                                      const int32_t *ids, int32_t n_ids)
 {
     const struct request *r = t->request;
-    int32_t vocab_size = e->sampler.vocab_size;
+    int32_t words = (model_config(e->model)->vocab_size + 63) / 64;
+    uint64_t *bits = t->allowed + (int64_t)i * words;
     if (r->mask.fn == NULL)
-        return true;
-    memset(e->allowed, 0, (size_t)((vocab_size + 63) / 64) * sizeof *e->allowed);
-    if (!r->mask.fn(r->mask.user, t->ids + r->n_ids, t->n_ids - r->n_ids, e->allowed))
-        return true;
-    return sampler_bar(logits, e->allowed, vocab_size);
+        return NULL;
+    memset(bits, 0, (size_t)words * sizeof *bits);
+    return r->mask.fn(r->mask.user, ids + r->n_ids, n_ids - r->n_ids, bits) ? bits : NULL;
 }
 
-/* The token behind a timeline's last one. */
-struct choice {
-    int32_t id; /* or SAMPLE_FAULT */
-    struct token_logprobs logprobs;
-};
-
-/* Samples it from logits, which are changed. */
-static struct choice choose(struct engine *e, const struct timeline *t, float *logits)
+/* How the token behind n_ids tokens is picked. */
+static struct pick *pick_prepare(struct engine *e, struct timeline *t, int i, const int32_t *ids,
+                                 int32_t n_ids)
 {
     const struct request *r = t->request;
-    const char *wrong = "the mask allows no token";
-    struct choice choice = {.id = SAMPLE_FAULT};
-    size_t row_bytes = (size_t)e->sampler.vocab_size * sizeof *logits;
-    if (r->logprobs)
-        memcpy(e->raw, logits, row_bytes);
-    sampler_penalise(&e->sampler, logits, &r->sampling, t->ids, r->n_ids, t->n_ids - r->n_ids);
-    if (apply_mask(e, t, logits)) {
-        choice.id = sampler_pick(&e->sampler, logits, &r->sampling, (uint64_t)t->n_ids);
-        wrong = "not a number among the logits";
+    struct token_said *said = t->said + (int64_t)i * model_config(e->model)->vocab_size;
+    t->picks[i] = (struct pick){
+        .sampling = r->sampling,
+        .position = (uint64_t)n_ids,
+        .said = said,
+        .n_said = sampler_said(e->counts, &r->sampling, ids, r->n_ids, n_ids - r->n_ids, said),
+        .logprobs = r->logprobs,
+        .n_top = r->top_logprobs,
+        .id = SAMPLE_FAULT};
+    return &t->picks[i];
+}
+
+/* Whether a token may stand behind what the pick is for. */
+static bool may_be(const struct pick *pick, int32_t id)
+{
+    return pick->allowed == NULL || (pick->allowed[id / 64] >> (id % 64) & 1) != 0;
+}
+
+/* How the tokens behind t->next are picked.  Behind a guess that the mask bars, or that ends the
+ * answer, nobody looks at what is picked: the mask is not asked either. */
+static void picks_prepare(struct engine *e, struct timeline *t)
+{
+    bool goes_on = true;
+    memcpy(t->ids + t->n_ids, t->next, (size_t)t->n_next * sizeof *t->ids);
+    for (int i = 0; i < t->n_next; i++) {
+        int32_t n_ids = t->n_ids + i + 1;
+        struct pick *pick = pick_prepare(e, t, i, t->ids, n_ids);
+        goes_on =
+            goes_on && !is_stop(t->request, t->next[i]) && (i == 0 || may_be(pick - 1, t->next[i]));
+        if (goes_on)
+            pick->allowed = allowed_behind(e, t, i, t->ids, n_ids);
     }
-    if (choice.id == SAMPLE_FAULT)
-        log_line(LOG_LEVEL_ERROR, "serve", "request %llu: %s", (unsigned long long)r->number,
-                 wrong);
-    else if (r->logprobs)
-        sampler_logprobs(e->raw, e->sampler.vocab_size, choice.id, r->top_logprobs,
-                         &choice.logprobs);
-    return choice;
 }
 
 /* Delivers the chosen token, or ends the request with it. */
-static void answer(struct engine *e, struct timeline *t, const struct choice *choice)
+static void answer(struct engine *e, struct timeline *t, const struct pick *pick)
 {
     struct request *r = t->request;
-    int32_t id = choice->id;
-    if (id == SAMPLE_FAULT || is_stop(r, id)) {
-        timeline_finish(e, t, id == SAMPLE_FAULT ? END_FAULT : END_STOP);
+    int32_t id = pick->id;
+    if (id < 0)
+        log_line(LOG_LEVEL_ERROR, "serve", "request %llu: %s", (unsigned long long)r->number,
+                 id == SAMPLE_BARRED ? "the mask allows no token"
+                                     : "not a number among the logits");
+    if (id < 0 || is_stop(r, id)) {
+        timeline_finish(e, t, id < 0 ? END_FAULT : END_STOP);
         return;
     }
     pthread_mutex_lock(&e->lock);
@@ -95,10 +109,9 @@ static void answer(struct engine *e, struct timeline *t, const struct choice *ch
     r->quiet++;
     t->next[0] = id;
     t->n_next = 1;
-    r->on_event(r->user,
-                &(struct engine_event){.kind = EVENT_TOKEN,
-                                       .id = id,
-                                       .logprobs = r->logprobs ? &choice->logprobs : NULL});
+    r->on_event(r->user, &(struct engine_event){.kind = EVENT_TOKEN,
+                                                .id = id,
+                                                .logprobs = r->logprobs ? &pick->told : NULL});
     if (r->n_answer == r->tokens_max)
         timeline_finish(e, t, END_LENGTH);
 }
@@ -123,10 +136,8 @@ static void advance_prompt(struct engine *e, struct timeline *t, int32_t n)
     timeline_keep(e, t, food(t), n);
     ASSERT(sequence_length(t->sequence) == t->n_ids);
     tell_prefill(t);
-    if (t->n_ids == t->request->n_ids) {
-        struct choice choice = choose(e, t, t->logits);
-        answer(e, t, &choice);
-    }
+    if (t->n_ids == t->request->n_ids)
+        answer(e, t, &t->picks[0]);
 }
 
 /* Counts a guess that the next token has judged. */
@@ -145,18 +156,18 @@ static void note_guess(struct engine *e, struct request *r, bool right)
  */
 static void advance_answer(struct engine *e, struct timeline *t)
 {
-    int32_t fed[1 + DRAFT_DEPTH_MAX], n_fed = t->n_next;
+    int32_t fed[PICKS_MAX], n_fed = t->n_next;
     memcpy(fed, t->next, sizeof fed);
     t->n_next = 0;
     for (int32_t i = 0; i < n_fed; i++) {
         timeline_keep(e, t, &fed[i], 1);
-        struct choice choice = choose(e, t, t->logits + (int64_t)i * e->sampler.vocab_size);
-        bool stands = i + 1 < n_fed && choice.id == fed[i + 1] && !is_stop(t->request, choice.id);
+        int32_t id = t->picks[i].id;
+        bool stands = i + 1 < n_fed && id == fed[i + 1] && !is_stop(t->request, id);
         if (!stands)
             sequence_rewind(t->sequence, t->n_ids);
         if (i + 1 < n_fed)
             note_guess(e, t->request, stands);
-        answer(e, t, &choice);
+        answer(e, t, &t->picks[i]);
         if (!stands)
             return;
         ASSERT(t->request != NULL); /* drafts never reach beyond tokens_max */
@@ -187,19 +198,19 @@ static int32_t draft_depth(const struct timeline *t, int32_t n_decode)
     return schedule_draft_depth(depth < rest ? depth : rest, n_decode, r->right, r->quiet);
 }
 
-/* Takes a guess from what the draft block says of the token behind t->next.  The same draw as the
- * token will have: guesses are right more often than the likeliest. */
-static bool guess(struct engine *e, struct timeline *t)
+/* Takes a guess of the token behind t->next from the draft block, whose rows are given.  The same
+ * draw as the token will have: guesses are right more often than the likeliest. */
+static bool guess(struct engine *e, struct timeline *t, const int32_t *rows, int32_t n)
 {
-    const struct request *r = t->request;
     memcpy(t->ids + t->n_ids, t->next, (size_t)t->n_next * sizeof *t->ids);
-    sampler_penalise(&e->sampler, t->logits, &r->sampling, t->ids, r->n_ids,
-                     t->n_ids + t->n_next - r->n_ids);
-    int32_t id = sampler_pick(&e->sampler, t->logits, &r->sampling,
-                              (uint64_t)t->n_ids + (uint64_t)t->n_next);
-    if (id == SAMPLE_FAULT)
+    struct pick *pick = pick_prepare(e, t, 0, t->ids, t->n_ids + t->n_next);
+    pick->logprobs = false;
+    const struct draft_segment segment = {
+        .sequence = t->sequence, .next_ids = rows, .n = n, .pick = pick, .beyond = t->n_next - 1};
+    model_draft(e->model, &t->request->profile, &segment, 1);
+    if (pick->id < 0)
         return false; /* of no consequence: the timeline itself will show it, if it is ill */
-    t->next[t->n_next++] = id;
+    t->next[t->n_next++] = pick->id;
     pthread_mutex_lock(&e->lock);
     e->stats.drafts++;
     pthread_mutex_unlock(&e->lock);
@@ -213,35 +224,33 @@ static void draft(struct engine *e, struct timeline *t, int32_t depth)
     ASSERT(n >= 1 && n <= SLIDING_WINDOW);
     memcpy(ids, t->ids + t->n_ids - n + 1, (size_t)(n - 1) * sizeof *ids);
     ids[n - 1] = t->next[0];
-    struct draft_segment segment = {
-        .sequence = t->sequence, .next_ids = ids, .n = n, .logits_last = t->logits};
-    model_draft(e->model, &t->request->profile, &segment, 1);
     t->request->quiet = 0;
-    while (guess(e, t) && t->n_next <= depth) {
-        segment = (struct draft_segment){.sequence = t->sequence,
-                                         .next_ids = &t->next[t->n_next - 1],
-                                         .n = 1,
-                                         .logits_last = t->logits,
-                                         .beyond = t->n_next - 1};
-        model_draft(e->model, &t->request->profile, &segment, 1);
-    }
+    bool goes_on = guess(e, t, ids, n);
+    while (goes_on && t->n_next <= depth)
+        goes_on = guess(e, t, &t->next[t->n_next - 1], 1);
     if (t->n_next - 1 > t->request->guessed)
         t->request->guessed = t->n_next - 1;
 }
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-static struct segment segment_of(const struct timeline *t, int32_t n)
+static struct segment segment_of(struct engine *e, struct timeline *t, int32_t n)
 {
-    bool answers = t->n_next > 0 || t->n_ids + n == t->request->n_ids;
-    return (struct segment){
-        .sequence = t->sequence,
-        .ids = food(t),
-        .n = n,
-        .leg = t->n_next > 0 ? LEG_DECODE : LEG_PREFILL,
-        .logits_last = answers && t->n_next <= 1 ? t->logits : NULL,
-        .logits_all = t->n_next > 1 ? t->logits : NULL,
-    };
+    const struct request *r = t->request;
+    struct segment segment = {.sequence = t->sequence,
+                              .ids = food(t),
+                              .n = n,
+                              .picks = t->picks,
+                              .n_picks = t->n_next,
+                              .leg = t->n_next > 0 ? LEG_DECODE : LEG_PREFILL};
+    if (t->n_next > 0) {
+        picks_prepare(e, t);
+    } else if (t->n_ids + n == r->n_ids) {
+        pick_prepare(e, t, 0, r->ids, r->n_ids)->allowed =
+            allowed_behind(e, t, 0, r->ids, r->n_ids);
+        segment.n_picks = 1;
+    }
+    return segment;
 }
 
 /* Counts who waits for the turn of another profile. */
@@ -275,7 +284,7 @@ void step_run(struct engine *e)
         if (depth > 0)
             draft(e, t, depth);
         profile = &t->request->profile;
-        segments[n_segments++] = segment_of(t, t->n_next > 0 ? t->n_next : take[i]);
+        segments[n_segments++] = segment_of(e, t, t->n_next > 0 ? t->n_next : take[i]);
     }
     model_step(e->model, profile, segments, n_segments);
     if (model_lost(e->model) != NULL)

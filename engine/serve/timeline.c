@@ -14,7 +14,8 @@ enum status timeline_init(struct timeline *t, const struct model *model, int32_t
 {
     int32_t vocab_size = model_config(model)->vocab_size;
     t->ids = take_memory(context_max, sizeof(int32_t));
-    t->logits = take_memory((int64_t)(1 + DRAFT_DEPTH_MAX) * vocab_size, sizeof(float));
+    t->allowed = take_memory((int64_t)PICKS_MAX * ((vocab_size + 63) / 64), sizeof *t->allowed);
+    t->said = take_memory((int64_t)PICKS_MAX * vocab_size, sizeof *t->said);
     return sequence_create(model, context_max, &t->sequence, err);
 }
 
@@ -23,7 +24,8 @@ void timeline_clear(struct timeline *t)
     if (t->sequence != NULL)
         sequence_destroy(t->sequence);
     free(t->ids);
-    free(t->logits);
+    free(t->allowed);
+    free(t->said);
 }
 
 void note_prefixes(struct engine *e)

@@ -10,7 +10,7 @@
 #include "engine/api/api.h"
 #include "engine/api/receipt.h"
 #include "engine/api/surface.h"
-#include "engine/serve/sampler.h"
+#include "engine/model/sampler.h"
 
 #include "tests/unit/fake_engine.h"
 

@@ -141,9 +141,6 @@ static void spied_step(struct model *model, const struct profile *profile,
             job->fed[at] = all[i].ids[j];
             job->step[at] = t->n_ids;
         }
-        if (segments[i].logits_all != NULL)
-            memcpy(segments[i].logits_all, all[i].logits_all,
-                   (size_t)all[i].n * (size_t)vocab() * sizeof(float));
     }
 }
 
@@ -167,8 +164,8 @@ static void spied_draft(struct model *model, const struct profile *profile,
     model_draft(model, profile, segments, 1);
     const struct timeline *t = timeline_of(segments->sequence);
     int32_t id = answered_before(t->request->user, t->n_ids + 1 + segments->beyond);
-    for (int32_t i = 0; id >= 0 && i < vocab(); i++)
-        segments->logits_last[i] = i == id ? 0 : -INFINITY;
+    if (id >= 0)
+        segments->pick->id = id;
 }
 
 static void on_event(void *user, const struct engine_event *event)
@@ -373,8 +370,11 @@ static void check_job(struct job *job)
     int32_t piece = PIECES[roll((uint32_t)size)];
     sequence_reset(test.cold);
     for (int32_t at = 0; at < n; at += piece) {
-        struct segment s = {test.cold, job->ids + at, n - at < piece ? n - at : piece,
-                            NULL,      test.rows,     LEG_PREFILL};
+        struct segment s = {.sequence = test.cold,
+                            .ids = job->ids + at,
+                            .n = n - at < piece ? n - at : piece,
+                            .logits_all = test.rows,
+                            .leg = LEG_PREFILL};
         model_step(test.cold_model, &test.profiles[job->profile], &s, 1);
         for (int32_t j = 0; j < s.n; j++)
             check_row(job, at + j, test.rows + (int64_t)j * vocab());

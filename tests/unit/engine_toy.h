@@ -10,8 +10,8 @@
 
 #include "tests/unit/engine_client.h"
 
+#include "engine/model/sampler.h"
 #include "engine/model/snapshot.h"
-#include "engine/serve/sampler.h"
 #include "kernels/check.h"
 
 #include <math.h>
@@ -65,7 +65,8 @@ static struct toy {
     int32_t recoveries_left, recoveries_failed;
     struct sequence *sequences[64]; /* those of an engine that loses its toy */
     struct snapshots *pool;
-    uint8_t weights; /* another number is another network */
+    struct sampler sampler; /* of the step that runs */
+    uint8_t weights;        /* another number is another network */
     struct step_entry entries[STEPS_MAX];
 } toy = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -310,6 +311,16 @@ void sequence_draft_skip(struct sequence *s, int32_t length)
     s->n_draft = length;
 }
 
+/* Picks as the network does, from its own rows. */
+static inline void toy_pick(uint64_t hash, int32_t last, struct pick *pick)
+{
+    float logits[VOCAB];
+    if (toy.sampler.vocab_size == 0)
+        sampler_init(&toy.sampler, VOCAB);
+    toy_logits(hash, last, logits);
+    sampler_take(&toy.sampler, logits, pick);
+}
+
 /* Guesses the token behind the next one, right in two of three cases; and on from its own guess. */
 void model_draft(struct model *model, const struct profile *profile,
                  const struct draft_segment *segments, int n_segments)
@@ -317,7 +328,7 @@ void model_draft(struct model *model, const struct profile *profile,
     const struct draft_segment *g = segments;
     struct sequence *s = g->sequence;
     ASSERT(model->alive && n_segments == 1 && s->profile == profile->hash);
-    ASSERT(g->n > 0 && g->logits_all == NULL);
+    ASSERT(g->n > 0 && g->logits_all == NULL && g->logits_last == NULL && g->pick != NULL);
     for (int32_t t = 0; g->beyond == 0 && t + 1 < g->n; t++) {
         int32_t at = s->n_draft + t + 1;
         ASSERT(toy_next(s->hashes[at], g->next_ids[t], profile) == s->hashes[at + 1]);
@@ -333,7 +344,7 @@ void model_draft(struct model *model, const struct profile *profile,
     int32_t id = g->next_ids[g->n - 1];
     s->guessed = toy_next(s->guessed, id, profile);
     bool wrong = toy.never_right || mix(s->guessed) % 3 == 0;
-    toy_logits(wrong ? ~s->guessed : s->guessed, id, g->logits_last);
+    toy_pick(wrong ? ~s->guessed : s->guessed, id, g->pick);
 }
 
 void model_step(struct model *model, const struct profile *profile, const struct segment *segments,
@@ -362,8 +373,8 @@ void model_step(struct model *model, const struct profile *profile, const struct
             ASSERT(g->ids[t] >= 0 && g->ids[t] < VOCAB);
             s->hash = toy_next(s->hash, g->ids[t], profile);
             s->hashes[s->n + t + 1] = s->hash;
-            if (g->logits_all != NULL)
-                toy_logits(s->hash, g->ids[t], g->logits_all + t * VOCAB);
+            if (t >= g->n - g->n_picks)
+                toy_pick(s->hash, g->ids[t], &g->picks[t - (g->n - g->n_picks)]);
         }
         if (toy.chunk_bug)
             s->hash = mix(s->hash);
@@ -374,8 +385,8 @@ void model_step(struct model *model, const struct profile *profile, const struct
     toy.steps++;
     toy.lost = toy.steps == toy.lose_at;
     for (int i = 0; toy.lost && i < n_segments; i++) {
-        if (segments[i].logits_last != NULL)
-            toy_logits(0, 0, segments[i].logits_last); /* nonsense that looks good */
+        if (segments[i].n_picks > 0)
+            segments[i].picks[0].id = 0; /* nonsense that looks good */
     }
     pthread_mutex_unlock(&toy.lock);
 }

@@ -5,7 +5,7 @@
  */
 #include "tests/unit/engine_client.h"
 
-#include "engine/serve/sampler.h"
+#include "engine/model/sampler.h"
 
 #define MODEL_DIR "rootfs/models/demo"
 #define CONTEXT   1024

@@ -31,7 +31,11 @@ static struct {
 
 static void feed(struct sequence *s, int32_t n, float *logits)
 {
-    struct segment segment = {s, test.ids + sequence_length(s), n, NULL, logits, LEG_PREFILL};
+    struct segment segment = {.sequence = s,
+                              .ids = test.ids + sequence_length(s),
+                              .n = n,
+                              .logits_all = logits,
+                              .leg = LEG_PREFILL};
     model_step(test.model, OFFICIAL, &segment, 1);
 }
 
@@ -40,7 +44,8 @@ static void feed_draft(struct sequence *s, float *logits)
 {
     int32_t from = sequence_draft_length(s), n = sequence_length(s) - from;
     n = sequence_length(s) == TOKENS ? n - 1 : n;
-    struct draft_segment segment = {s, test.ids + from + 1, n, NULL, logits, 0};
+    struct draft_segment segment = {
+        .sequence = s, .next_ids = test.ids + from + 1, .n = n, .logits_all = logits};
     model_draft(test.model, OFFICIAL, &segment, 1);
 }
 
@@ -86,7 +91,7 @@ static void feed_wrong(struct sequence *s, int32_t n)
     int32_t ids[SLIDING_WINDOW];
     for (int32_t i = 0; i < n; i++)
         ids[i] = (test.ids[i] + 1) % VOCAB;
-    struct segment segment = {s, ids, n, NULL, NULL, LEG_PREFILL};
+    struct segment segment = {.sequence = s, .ids = ids, .n = n, .leg = LEG_PREFILL};
     model_step(test.model, OFFICIAL, &segment, 1);
 }
 
@@ -182,7 +187,8 @@ static void test_draft_rewind(void **state)
     feed_draft(test.s, test.got);
     sequence_draft_rewind(test.s, from);
     assert_int_equal(sequence_draft_length(test.s), from);
-    struct draft_segment wrong = {test.s, test.ids, TOKENS - 1 - from, NULL, test.got, 0};
+    struct draft_segment wrong = {
+        .sequence = test.s, .next_ids = test.ids, .n = TOKENS - 1 - from, .logits_all = test.got};
     model_draft(test.model, OFFICIAL, &wrong, 1);
     assert_memory_not_equal(test.got, test.draft + (int64_t)from * VOCAB, ROW_BYTES);
     sequence_draft_rewind(test.s, from);
@@ -223,11 +229,16 @@ static void test_draft_beyond(void **state)
     const int32_t at = 250;
     sequence_reset(test.s);
     feed(test.s, at, NULL);
-    struct draft_segment base = {test.s, test.ids + 1, at, test.got, NULL, 0};
+    struct draft_segment base = {
+        .sequence = test.s, .next_ids = test.ids + 1, .n = at, .logits_last = test.got};
     model_draft(test.model, OFFICIAL, &base, 1);
     assert_memory_equal(test.got, test.draft + (int64_t)(at - 1) * VOCAB, ROW_BYTES);
     for (int32_t k = 1; k <= 3; k++) {
-        struct draft_segment beyond = {test.s, test.ids + at + k, 1, test.got + k * VOCAB, NULL, k};
+        struct draft_segment beyond = {.sequence = test.s,
+                                       .next_ids = test.ids + at + k,
+                                       .n = 1,
+                                       .logits_last = test.got + k * VOCAB,
+                                       .beyond = k};
         model_draft(test.model, OFFICIAL, &beyond, 1);
         assert_int_equal(sequence_draft_length(test.s), at);
         assert_memory_not_equal(test.got + k * VOCAB, test.draft + (int64_t)(at + k - 1) * VOCAB,

@@ -60,14 +60,19 @@ static void run(struct model *model, const struct profile *profile, enum leg leg
                 float *draft)
 {
     for (int32_t at = 0; at < n; at += piece) {
-        struct segment segment = {
-            s, ids + at, n - at < piece ? n - at : piece, NULL, logits + (int64_t)at * VOCAB, leg};
+        struct segment segment = {.sequence = s,
+                                  .ids = ids + at,
+                                  .n = n - at < piece ? n - at : piece,
+                                  .logits_all = logits + (int64_t)at * VOCAB,
+                                  .leg = leg};
         model_step(model, profile, &segment, 1);
         int32_t from = sequence_draft_length(s), end = sequence_length(s);
         end = end == n ? n - 1 : end; /* the next token must be known */
         if (draft != NULL && end > from) {
-            struct draft_segment behind = {
-                s, ids + from + 1, end - from, NULL, draft + (int64_t)from * VOCAB, 0};
+            struct draft_segment behind = {.sequence = s,
+                                           .next_ids = ids + from + 1,
+                                           .n = end - from,
+                                           .logits_all = draft + (int64_t)from * VOCAB};
             model_draft(model, profile, &behind, 1);
         }
     }
@@ -182,11 +187,18 @@ static void test_shared_steps(void **state)
         n_a = n_a < A - at_a ? n_a : A - at_a;
         n_b = n_b < B - at_b ? n_b : B - at_b;
         if (n_b > 0)
-            segments[n++] = (struct segment){
-                b, ids_b + at_b, n_b, last, both_b + (int64_t)at_b * VOCAB, LEG_DECODE};
+            segments[n++] = (struct segment){.sequence = b,
+                                             .ids = ids_b + at_b,
+                                             .n = n_b,
+                                             .logits_last = last,
+                                             .logits_all = both_b + (int64_t)at_b * VOCAB,
+                                             .leg = LEG_DECODE};
         if (n_a > 0)
-            segments[n++] = (struct segment){
-                a, ids_a + at_a, n_a, NULL, both_a + (int64_t)at_a * VOCAB, LEG_PREFILL};
+            segments[n++] = (struct segment){.sequence = a,
+                                             .ids = ids_a + at_a,
+                                             .n = n_a,
+                                             .logits_all = both_a + (int64_t)at_a * VOCAB,
+                                             .leg = LEG_PREFILL};
         model_step(model, fast, segments, n);
         at_a += n_a;
         at_b += n_b;
@@ -251,7 +263,8 @@ static void test_last_positions(void **state)
     int32_t id = 7;
     assert_true(sequence_bytes(s) > (uint64_t)1 << 30); /* reserved, and only that */
     s->length = POSITIONS_MAX - 1;
-    struct segment segment = {s, &id, 1, logits, NULL, LEG_DECODE};
+    struct segment segment = {
+        .sequence = s, .ids = &id, .n = 1, .logits_last = logits, .leg = LEG_DECODE};
     model_step(model, profile_builtin_at(PROFILE_OFFICIAL), &segment, 1);
     assert_int_equal(sequence_length(s), POSITIONS_MAX);
     for (int i = 0; i < VOCAB; i++)

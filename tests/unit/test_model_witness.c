@@ -59,7 +59,11 @@ static int teardown(void **state)
 
 static void feed(const struct profile *profile, int32_t n, float *logits, enum leg leg)
 {
-    struct segment segment = {test.s, test.ids + sequence_length(test.s), n, logits, NULL, leg};
+    struct segment segment = {.sequence = test.s,
+                              .ids = test.ids + sequence_length(test.s),
+                              .n = n,
+                              .logits_last = logits,
+                              .leg = leg};
     model_step(test.model, profile, &segment, 1);
 }
 
@@ -72,7 +76,8 @@ static void run(const struct profile *profile)
     for (int i = 0; i < DECODED; i++)
         feed(profile, 1, test.logits[1], LEG_DECODE);
     sequence_draft_skip(test.s, PROMPT);
-    struct draft_segment draft = {test.s, test.ids + PROMPT + 1, DECODED, NULL, NULL, 0};
+    struct draft_segment draft = {
+        .sequence = test.s, .next_ids = test.ids + PROMPT + 1, .n = DECODED};
     model_draft(test.model, profile, &draft, 1);
 }
 

@@ -1,8 +1,7 @@
 /*
- * A network in another process: bit-equal with the one in this process, every byte of a step
- * checked, every way a worker can fail named, and a new worker in the place of a lost one.  This
- * program is the worker, too: "steps" of it is that of the engine, or that of a liar when the
- * model's folder names a lie.
+ * A network in another process: bit-equal with the one in this process, every way a worker can fail
+ * named, and a new worker in the place of a lost one.  This program is the worker, too: "steps" of
+ * it is that of the engine, or that of a liar when the model's folder names a lie.
  */
 #include "engine/commands.h"
 #include "engine/model/config.h"
@@ -43,6 +42,39 @@ static enum status open_as(const char *dir, int32_t limit_ms, struct model **out
 
 /* ---- liars ---------------------------------------------------------------------------------- */
 
+/* Answers every step with one choice. */
+static const struct {
+    const char *what;
+    struct link_choice choice;
+    bool good;
+} CHOICES[] = {
+    {"pick:good", {.id = 64, .n_top = 2, .logprob = -1}, true},
+    {"pick:barred", {.id = 63, .n_top = 2, .logprob = -1}, false},
+    {"pick:beyond", {.id = VOCAB, .n_top = 2, .logprob = -1}, false},
+    {"pick:below", {.id = -3, .n_top = 2, .logprob = -1}, false},
+    {"pick:more", {.id = 64, .n_top = 3, .logprob = -1}, false},
+    {"pick:fewer", {.id = 64, .n_top = -1, .logprob = -1}, false},
+    {"pick:nan", {.id = 64, .n_top = 2, .logprob = NAN}, false},
+    {"pick:other", {.id = 64, .n_top = 2, .logprob = -1, .top_ids = {1, VOCAB}}, false},
+    {"pick:other-nan", {.id = 64, .n_top = 2, .logprob = -1, .top_logprobs = {0, NAN}}, false},
+};
+#define N_CHOICES (sizeof CHOICES / sizeof *CHOICES)
+
+static _Noreturn void lie_about_picks(struct link *link, const char *what)
+{
+    for (uint32_t number = 1;; number++) {
+        while (atomic_load(&link->posted) != number)
+            link_sleep(&link->posted, number - 1, 1000);
+        struct link_answer *answer = &link->answers[number % LINK_STEPS];
+        answer->number = number;
+        for (size_t i = 0; i < N_CHOICES; i++) {
+            if (strcmp(CHOICES[i].what, what) == 0)
+                answer->choices[0] = CHOICES[i].choice;
+        }
+        link_tell(&link->done, number);
+    }
+}
+
 static int lie(const char *what)
 {
     const char *wrong;
@@ -54,6 +86,8 @@ static int lie(const char *what)
     strcpy(link->config, strcmp(what, "lie:config") == 0 ? "nobody" : "demo");
     memset(link->reason, '\n', sizeof link->reason); /* neither text nor an end */
     link_tell(&link->state, strcmp(what, "lie:state") == 0 ? 77 : LINK_READY);
+    if (strncmp(what, "pick:", 5) == 0)
+        lie_about_picks(link, what);
     while (atomic_load(&link->posted) == 0)
         link_sleep(&link->posted, 0, 1000);
     struct link_answer *answer = &link->answers[1 % LINK_STEPS];
@@ -100,6 +134,41 @@ static void test_lies(void **state)
         }
         if (strstr(said, LIES[i].said) == NULL)
             fail_msg("%s: %s", LIES[i].what, said);
+        model_close(m);
+    }
+}
+
+static void test_picks_of_liars(void **state)
+{
+    (void)state;
+    static const int32_t IDS[3] = {5, 6, 7};
+    static const uint64_t allowed[VOCAB / 64] = {0, 1};
+    for (size_t i = 0; i < N_CHOICES; i++) {
+        struct model *m;
+        struct sequence *s;
+        struct error err;
+        struct pick pick = {.sampling = {.top_p = 1},
+                            .allowed = allowed,
+                            .logprobs = true,
+                            .n_top = 2,
+                            .id = SAMPLE_FAULT};
+        assert_int_equal(open_as(CHOICES[i].what, PATIENT, &m, &err), OK);
+        assert_int_equal(sequence_create(m, TOKENS, &s, &err), OK);
+        model_step(m, profile_builtin_at(PROFILE_OFFICIAL),
+                   &(struct segment){.sequence = s,
+                                     .ids = IDS,
+                                     .n = 3,
+                                     .picks = &pick,
+                                     .n_picks = 1,
+                                     .leg = LEG_PREFILL},
+                   1);
+        if ((model_lost(m) == NULL) != CHOICES[i].good)
+            fail_msg("%s: %s", CHOICES[i].what, model_lost(m));
+        if (CHOICES[i].good)
+            assert_true(pick.id == 64 && pick.told.n_top == 2);
+        else
+            assert_non_null(strstr(model_lost(m), "could not pick"));
+        sequence_destroy(s);
         model_close(m);
     }
 }
@@ -214,6 +283,7 @@ struct side {
     float rows[64][VOCAB]; /* as they came */
     int32_t n;
     float *block, *tail; /* own; the pieces of a prefix */
+    struct pick picks[5];
     struct witness_table seen;
 };
 
@@ -253,6 +323,68 @@ static void together(struct side *x, const int32_t *ids)
         memcpy(row(x), all + (size_t)i * VOCAB, VOCAB * sizeof *all);
 }
 
+/* Tokens picked in both ways, with everything that a pick can say; the rows told beside them. */
+static void picked(struct side *x, const int32_t *ids)
+{
+    static uint64_t allowed[VOCAB / 64];
+    static const uint64_t nothing[VOCAB / 64];
+    static const struct token_said said[] = {{3, 0}, {700, 2}, {VOCAB - 1, 1}};
+    float all[3 * VOCAB];
+    for (int i = 0; i < VOCAB / 64; i++)
+        allowed[i] = UINT64_C(0x123456789abcdef) * (uint64_t)(i % 5);
+    const struct sampling hot = {.temperature = 1.5, .top_p = 0.9, .top_k = 90, .min_p = 1e-3};
+    const struct sampling cold = {.top_p = 1, .repetition_penalty = 1.3, .presence_penalty = 0.5};
+    struct pick picks[3] = {
+        {.sampling = hot, .position = 300, .logprobs = true, .n_top = 5},
+        {.sampling = cold, .said = said, .n_said = 3, .allowed = allowed, .logprobs = true},
+        {.sampling = hot, .position = 301, .allowed = nothing}};
+    struct pick last = {.sampling = hot, .position = 77, .logprobs = true, .n_top = 20};
+    const struct segment both[2] = {{.sequence = x->a,
+                                     .ids = ids + 258,
+                                     .n = 4,
+                                     .picks = picks,
+                                     .n_picks = 3,
+                                     .leg = LEG_DECODE},
+                                    {.sequence = x->b,
+                                     .ids = ids,
+                                     .n = 3,
+                                     .logits_all = all,
+                                     .picks = &last,
+                                     .n_picks = 1,
+                                     .leg = LEG_PREFILL}};
+    sequence_reset(x->b);
+    model_step(x->m, profile_builtin_at(PROFILE_OFFICIAL), both, 2);
+    memcpy(x->picks, picks, sizeof picks);
+    x->picks[3] = last;
+    x->picks[4] = (struct pick){.sampling = hot, .position = 9};
+    model_draft(x->m, profile_builtin_at(PROFILE_OFFICIAL),
+                &(struct draft_segment){
+                    .sequence = x->b, .next_ids = ids + 1, .n = 3, .pick = &x->picks[4]},
+                1);
+    /* The row itself says the same. */
+    struct sampler sampler;
+    sampler_init(&sampler, VOCAB);
+    sampler_take(&sampler, all + 2 * VOCAB, &last);
+    sampler_clear(&sampler);
+    assert_int_equal(last.id, x->picks[3].id);
+    assert_true(last.told.chosen == x->picks[3].told.chosen);
+}
+
+static void assert_picks(const struct side *here, const struct side *there)
+{
+    for (int i = 0; i < 5; i++) {
+        const struct pick *a = &here->picks[i], *b = &there->picks[i];
+        assert_int_equal(a->id, b->id);
+        assert_int_equal(a->told.n_top, b->told.n_top);
+        assert_memory_equal(&a->told.chosen, &b->told.chosen, sizeof a->told.chosen);
+        assert_memory_equal(a->told.top, b->told.top, (size_t)a->told.n_top * sizeof *a->told.top);
+    }
+    assert_true(here->picks[0].id >= 0 && here->picks[0].told.n_top == 5);
+    assert_true(here->picks[1].id >= 0 && here->picks[1].id / 64 % 5 != 0);
+    assert_int_equal(here->picks[2].id, SAMPLE_BARRED);
+    assert_true(here->picks[3].id >= 0 && here->picks[4].id >= 0);
+}
+
 /* The life of two timelines: chunks, a rewound guess, drafts behind it and beyond, a prefix kept,
  * restored and taken out, one layer and the experts alone under a changed number. */
 static void live(struct side *x, const int32_t *ids)
@@ -285,6 +417,7 @@ static void live(struct side *x, const int32_t *ids)
     step(x, x->b, ids + 256, 2, LEG_DECODE, row(x));
     snapshot_get_block(x->pool, 1, x->block);
     snapshot_get_tail(x->pool, 0, x->tail);
+    picked(x, ids);
     model_witness(x->m, &x->seen);
     model_perturb(x->m, &changed);
     sequence_reset(x->b);
@@ -342,6 +475,7 @@ static void test_bits(void **state)
         assert_int_equal(memcmp(here->rows[i], here->rows[2], sizeof here->rows[i]) == 0,
                          again || i == 2);
     }
+    assert_picks(here, there);
     assert_memory_equal(here->block, there->block, snapshot_block_bytes(here->m));
     assert_memory_equal(here->tail, there->tail, snapshot_tail_bytes(here->m));
     const struct witness_cell *cell = &here->seen.cells[ROW_SUM][KIND_HEAD][LEG_DECODE][0];
@@ -372,231 +506,6 @@ static void test_no_memory(void **state)
     for (int i = 0; i < n; i++)
         sequence_destroy(all[i]);
     model_close(m);
-}
-
-/* ---- byte by byte --------------------------------------------------------------------------- */
-
-static const struct link_limits LIMITS = {
-    .timelines = {{64, 40, 38}, {64, 7, 7}, {64, 0, 0}, {512, 256, 256}, {512, 0, 0}},
-    .pools = {{3, 2}},
-    .vocab = 500,
-    .layers = 6,
-    .drafts = true};
-
-static struct link_step good_step(uint32_t kind)
-{
-    struct link_step step = {.number = 5, .kind = kind};
-    struct link_segment *g = step.segments;
-    switch (kind) {
-    case LINK_STEP:
-        step.n_segments = 2;
-        step.n_ids = 5;
-        g[0] = (struct link_segment){0, 40, 38, 4, 0, LEG_PREFILL, LINK_WANT_ALL, {0}};
-        g[1] = (struct link_segment){2, 0, 0, 1, 0, LEG_DECODE, LINK_CROSSOVER, {0}};
-        break;
-    case LINK_DRAFT:
-        step.n_segments = 1;
-        step.n_ids = 2;
-        g[0] = (struct link_segment){0, 40, 38, 2, 0, LEG_DECODE, LINK_WANT_LAST, {0}};
-        break;
-    case LINK_LAYER:
-    case LINK_EXPERTS:
-        step.n_segments = kind == LINK_LAYER;
-        step.n_ids = 3;
-        step.block = 5;
-        step.leg = LEG_DECODE;
-        g[0] = (struct link_segment){2, 0, 0, 3, 0, LEG_PREFILL, 0, {0}};
-        break;
-    case LINK_OPEN:
-        step.n_segments = 1;
-        step.room = 77;
-        g[0].timeline = 9;
-        break;
-    case LINK_CLOSE:
-    case LINK_RESET:
-        step.n_segments = 1;
-        g[0] = (struct link_segment){1, 7, 7, 0, 0, 0, 0, {0}};
-        break;
-    case LINK_POOL_OPEN:
-        step.pool = 1;
-        step.n_blocks = step.n_tails = 4;
-        break;
-    case LINK_SAVE:
-        step.n_segments = 1;
-        step.tail = 1;
-        step.piece = 1;
-        step.at = 256;
-        g[0] = (struct link_segment){3, 256, 256, 0, 0, 0, 0, {0}};
-        break;
-    case LINK_LOAD:
-        step.n_segments = 1;
-        step.piece = 2;
-        g[0].timeline = 4;
-        break;
-    default:
-        step.piece = 1;
-    }
-    for (int32_t i = 0; i < step.n_ids; i++)
-        step.ids[i] = 499 - i;
-    return step;
-}
-
-/* What the network asserts, said once more. */
-static void assert_segment(const struct link_step *step, const struct link_segment *g)
-{
-    assert_in_range(g->timeline, 0, LINK_TIMELINES - 1);
-    const struct link_timeline *t = &LIMITS.timelines[g->timeline];
-    if (step->kind == LINK_OPEN) {
-        assert_true(t->room == 0 && step->room >= 1 && step->room <= POSITIONS_MAX);
-        return;
-    }
-    assert_true(t->room > 0 && g->drafted >= 0 && g->drafted <= g->length);
-    assert_true(t->drafted - g->drafted <= SLIDING_WINDOW);
-    assert_true(g->length <= t->length && t->length - g->length <= SLIDING_WINDOW);
-    if (step->kind > LINK_LAYER)
-        return;
-    int64_t end = (int64_t)g->length + g->n;
-    if (step->kind == LINK_DRAFT)
-        end = (int64_t)g->drafted + g->n + (g->beyond > 0 ? g->beyond - 1 : 0);
-    assert_true(g->n >= 1 && end <= t->room && g->beyond >= (step->kind == LINK_DRAFT ? 0 : -128));
-    if (step->kind == LINK_DRAFT)
-        assert_true(g->beyond == 0 ? end <= g->length : g->n == 1 && g->drafted == g->length);
-    assert_true(g->leg == LEG_DECODE || (step->kind != LINK_DRAFT && g->leg == LEG_PREFILL));
-}
-
-static void assert_piece(const struct link_step *step)
-{
-    const struct link_pool *pool = &LIMITS.pools[step->pool];
-    const struct link_segment *g = &step->segments[0];
-    assert_true(step->piece >= 0 && step->piece < (step->tail ? pool->n_tails : pool->n_blocks));
-    if (step->kind == LINK_GET || step->kind == LINK_PUT)
-        return;
-    const struct link_timeline *t = &LIMITS.timelines[g->timeline];
-    int64_t end = step->tail ? step->at : ((int64_t)step->at + 1) * SNAPSHOT_TOKENS;
-    assert_true(step->at >= 0 && end <= (step->kind == LINK_LOAD ? t->room : g->length));
-    assert_true(!step->tail || (step->at > 0 && step->at % SNAPSHOT_TOKENS == 0));
-    if (step->kind == LINK_LOAD)
-        assert_true(g->length == 0 && g->drafted == 0);
-    else if (step->tail)
-        assert_true(g->length - step->at < STEP_TOKENS_MAX);
-}
-
-static void assert_runs(const struct link_step *step)
-{
-    int64_t rows = 0;
-    assert_true(step->kind < LINK_KINDS && step->n_segments <= LINK_TIMELINES);
-    for (int32_t i = 0; i < step->n_segments; i++) {
-        assert_segment(step, &step->segments[i]);
-        for (int32_t j = 0; j < i; j++)
-            assert_int_not_equal(step->segments[i].timeline, step->segments[j].timeline);
-        rows += step->segments[i].n;
-    }
-    if (step->kind == LINK_EXPERTS)
-        rows = step->n_ids;
-    assert_true(rows <= STEP_TOKENS_MAX && rows == step->n_ids);
-    for (int64_t i = 0; i < rows; i++)
-        assert_in_range(step->ids[i], 0, 499);
-    if (step->kind == LINK_LAYER || step->kind == LINK_EXPERTS)
-        assert_in_range(step->block, 0, step->kind == LINK_LAYER ? 5 : 6);
-    bool opens = step->kind == LINK_POOL_OPEN;
-    if (opens || (step->kind >= LINK_POOL_CLOSE && step->kind <= LINK_PUT))
-        assert_in_range(step->pool, opens ? 1 : 0, opens ? LINK_POOLS - 1 : 0);
-    if (opens)
-        assert_true(step->n_blocks >= 1 && step->n_blocks <= PREFIX_PIECES_MAX &&
-                    step->n_tails >= 1 && step->n_tails <= PREFIX_PIECES_MAX);
-    if (step->kind >= LINK_SAVE && step->kind <= LINK_PUT)
-        assert_piece(step);
-}
-
-static void test_step_bytes(void **state)
-{
-    (void)state;
-    for (uint32_t kind = 0; kind < LINK_KINDS; kind++) {
-        struct link_step good = good_step(kind);
-        if (link_step_wrong(&good, &LIMITS) != NULL)
-            fail_msg("kind %u: %s", kind, link_step_wrong(&good, &LIMITS));
-        size_t refused = 0;
-        for (size_t at = 0; at < sizeof good; at++) {
-            for (int value = 0; value < 256; value++) {
-                struct link_step step = good;
-                ((uint8_t *)&step)[at] = (uint8_t)value;
-                if (link_step_wrong(&step, &LIMITS) == NULL)
-                    assert_runs(&step);
-                else
-                    refused++;
-            }
-        }
-        /* Values alone are more than that; were nothing checked, there would be none. */
-        assert_true(refused > 60 * 250);
-    }
-    struct link_limits undrafted = LIMITS;
-    undrafted.drafts = false;
-    struct link_step step = good_step(LINK_DRAFT);
-    assert_string_equal(link_step_wrong(&step, &undrafted), "kind");
-}
-
-/* Fields that single bytes do not reach. */
-static void test_step_fields(void **state)
-{
-    (void)state;
-    struct link_step step = good_step(LINK_STEP);
-    step.perturbation.clamp_limit = -1;
-    assert_string_equal(link_step_wrong(&step, &LIMITS), "perturbation");
-    step.perturbation.clamp_limit = (double)NAN;
-    assert_string_equal(link_step_wrong(&step, &LIMITS), "perturbation");
-    step = good_step(LINK_SAVE);
-    step.at = INT32_MIN;
-    assert_string_equal(link_step_wrong(&step, &LIMITS), "at");
-    step.tail = 0;
-    assert_string_equal(link_step_wrong(&step, &LIMITS), "at");
-    step = good_step(LINK_DRAFT);
-    step.segments[0] = (struct link_segment){0, 40, 40, 1, 25, LEG_DECODE, 0, {0}};
-    step.n_ids = 1;
-    assert_string_equal(link_step_wrong(&step, &LIMITS), "beyond");
-    step.segments[0].beyond = DRAFT_DEPTH_MAX;
-    assert_null(link_step_wrong(&step, &LIMITS));
-    step = good_step(LINK_STEP);
-    step.segments[0].length = 30; /* in front of the 38 that the draft block has taken */
-    assert_string_equal(link_step_wrong(&step, &LIMITS), "drafted");
-    step.segments[0].drafted = 30;
-    assert_null(link_step_wrong(&step, &LIMITS));
-    step = good_step(LINK_CLOSE);
-    step.segments[0] = (struct link_segment){3, 100, 100, 0, 0, 0, 0, {0}};
-    assert_string_equal(link_step_wrong(&step, &LIMITS), "length"); /* further back than a window */
-}
-
-static void test_head_bytes(void **state)
-{
-    (void)state;
-    int fd;
-    const char *wrong;
-    struct link *link = link_create(&fd);
-    assert_non_null(link);
-    assert_null(link_head_wrong(&link->head));
-    for (size_t at = 0; at < sizeof link->head; at++) {
-        for (int value = 0; value < 256; value++) {
-            struct link_head head = link->head;
-            ((uint8_t *)&head)[at] = (uint8_t)value;
-            /* Nothing may differ but who the engine is, which the worker asks the system. */
-            head.engine = link->head.engine;
-            if (memcmp(&head, &link->head, sizeof head) != 0)
-                assert_non_null(link_head_wrong(&head));
-        }
-    }
-    assert_int_equal(ftruncate(fd, 4096), -1); /* nobody takes it away from under the other */
-    link_unmap(link);
-    close(fd);
-    assert_null(link_map(-1, &wrong));
-    /* The right size, and nothing keeps it so: a file, memory without seals. */
-    FILE *file = tmpfile();
-    assert_non_null(file);
-    assert_int_equal(ftruncate(fileno(file), sizeof(struct link)), 0);
-    assert_null(link_map(fileno(file), &wrong));
-    fclose(file);
-    fd = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    assert_int_equal(ftruncate(fd, sizeof(struct link)), 0);
-    assert_null(link_map(fd, &wrong));
-    close(fd);
 }
 
 /* ---- anything that is let through runs ------------------------------------------------------- */
@@ -646,6 +555,7 @@ static struct link_step any_step(const struct link_limits *limits)
         g->beyond = roll(6) == 0 ? roll(4) : 0;
         g->leg = (uint8_t)(roll(2) == 0 ? LEG_PREFILL : LEG_DECODE);
         g->flags = (uint8_t)(LINK_CROSSOVER | roll(3));
+        g->n_picks = (uint8_t)(step.kind > LINK_DRAFT ? 0 : roll(3));
         step.n_ids += g->n;
     }
     if (step.kind == LINK_EXPERTS)
@@ -700,6 +610,9 @@ static void test_any_steps(void **state)
             continue;
         struct link_step *asked = remote_step(r, (enum link_kind)step.kind, profile);
         const float *numbers;
+        for (int i = 0; i < LINK_TIMELINES * 3; i++) /* penalties for nothing, masks of any bits */
+            remote_picks(r)->picks[i] = (struct link_pick){
+                .temperature = roll(2), .top_p = 1, .n_top = roll(3) - 1, .masked = roll(2) != 0};
         step.number = asked->number;
         memcpy(step.values, asked->values, sizeof step.values);
         *asked = step;
@@ -718,13 +631,12 @@ static void test_any_steps(void **state)
 int main(int argc, char **argv)
 {
     if (argc >= 4 && strcmp(argv[1], "steps") == 0)
-        return strncmp(argv[3], "lie:", 4) == 0 ? lie(argv[3]) : cmd_steps(argc - 1, argv + 1);
+        return strchr(argv[3], ':') != NULL ? lie(argv[3]) : cmd_steps(argc - 1, argv + 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_head_bytes),  cmocka_unit_test(test_step_bytes),
-        cmocka_unit_test(test_step_fields), cmocka_unit_test(test_no_program),
-        cmocka_unit_test(test_no_model),    cmocka_unit_test(test_lies),
-        cmocka_unit_test(test_signals),     cmocka_unit_test(test_starts),
-        cmocka_unit_test(test_no_memory),   cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_picks_of_liars), cmocka_unit_test(test_no_program),
+        cmocka_unit_test(test_no_model),       cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_signals),        cmocka_unit_test(test_starts),
+        cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_bits),
         cmocka_unit_test(test_any_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

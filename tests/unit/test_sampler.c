@@ -2,7 +2,7 @@
  * The sampler against an independent one (full sort, as the text of sampler.h reads), against the
  * distribution it promises (chi-square), and at the edges.
  */
-#include "engine/serve/sampler.h"
+#include "engine/model/sampler.h"
 
 #include <math.h>
 #include <setjmp.h>

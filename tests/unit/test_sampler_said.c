@@ -2,7 +2,7 @@
  * What the sampler knows beside the draw: penalties for what was said, and the logprobs that are
  * told; against the plain formulas, token by token.
  */
-#include "engine/serve/sampler.h"
+#include "engine/model/sampler.h"
 
 #include <float.h>
 #include <math.h>

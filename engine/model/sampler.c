@@ -2,13 +2,14 @@
  * The sampler: a pass for the maximum, one for the weights, and a selection (never a sort) when
  * top-k or top-p needs an order.
  */
-#include "engine/serve/sampler.h"
+#include "engine/model/sampler.h"
 
 #include "kernels/check.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 void sampler_init(struct sampler *sampler, int32_t vocab_size)
 {
@@ -17,9 +18,12 @@ void sampler_init(struct sampler *sampler, int32_t vocab_size)
         .weights = calloc((size_t)vocab_size, sizeof(double)),
         .ids = calloc((size_t)vocab_size, sizeof(int32_t)),
         .counts = calloc((size_t)vocab_size, sizeof(int32_t)),
+        .said = calloc((size_t)vocab_size, sizeof(struct token_said)),
+        .raw = calloc((size_t)vocab_size, sizeof(float)),
         .vocab_size = vocab_size,
     };
-    ASSERT(sampler->weights != NULL && sampler->ids != NULL && sampler->counts != NULL);
+    ASSERT(sampler->weights != NULL && sampler->ids != NULL && sampler->counts != NULL &&
+           sampler->said != NULL && sampler->raw != NULL);
 }
 
 void sampler_clear(struct sampler *sampler)
@@ -27,6 +31,8 @@ void sampler_clear(struct sampler *sampler)
     free(sampler->weights);
     free(sampler->ids);
     free(sampler->counts);
+    free(sampler->said);
+    free(sampler->raw);
     *sampler = (struct sampler){0};
 }
 
@@ -64,24 +70,37 @@ static float penalised(float logit, const struct sampling *p, int32_t count)
     return (float)fmin(fmax(out, -FLT_MAX), FLT_MAX);
 }
 
-void sampler_penalise(struct sampler *s, float *logits, const struct sampling *p,
-                      const int32_t *ids, int32_t n_prompt, int32_t n_answer)
+int32_t sampler_said(int32_t *counts, const struct sampling *p, const int32_t *ids,
+                     int32_t n_prompt, int32_t n_answer, struct token_said *out)
 {
     enum { DONE = -1 };
     bool repetition = p->repetition_penalty > 0 && p->repetition_penalty != 1;
     if (!repetition && p->presence_penalty == 0 && p->frequency_penalty == 0)
-        return;
-    int32_t first = repetition ? 0 : n_prompt, end = n_prompt + n_answer;
+        return 0;
+    int32_t first = repetition ? 0 : n_prompt, end = n_prompt + n_answer, n = 0;
     for (int32_t i = n_prompt; i < end; i++)
-        s->counts[ids[i]]++;
+        counts[ids[i]]++;
     for (int32_t i = first; i < end; i++) {
-        int32_t id = ids[i];
-        if (s->counts[id] != DONE)
-            logits[id] = penalised(logits[id], p, s->counts[id]);
-        s->counts[id] = DONE;
+        if (counts[ids[i]] != DONE)
+            out[n++] = (struct token_said){ids[i], counts[ids[i]]};
+        counts[ids[i]] = DONE;
     }
     for (int32_t i = first; i < end; i++)
-        s->counts[ids[i]] = 0;
+        counts[ids[i]] = 0;
+    return n;
+}
+
+static void penalise(float *logits, const struct sampling *p, const struct token_said *said,
+                     int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        logits[said[i].id] = penalised(logits[said[i].id], p, said[i].count);
+}
+
+void sampler_penalise(struct sampler *s, float *logits, const struct sampling *p,
+                      const int32_t *ids, int32_t n_prompt, int32_t n_answer)
+{
+    penalise(logits, p, s->said, sampler_said(s->counts, p, ids, n_prompt, n_answer, s->said));
 }
 
 bool sampler_bar(float *logits, const uint64_t *allowed, int32_t vocab_size)
@@ -316,4 +335,16 @@ void sampler_logprobs(const float *logits, int32_t vocab_size, int32_t id, int32
     for (int32_t i = 0; i < out->n_top; i++)
         out->top[i].logprob = (float)(out->top[i].logprob - log_sum);
     out->chosen = (float)(logits[id] - log_sum);
+}
+
+void sampler_take(struct sampler *s, float *logits, struct pick *pick)
+{
+    if (pick->logprobs)
+        memcpy(s->raw, logits, (size_t)s->vocab_size * sizeof *logits);
+    penalise(logits, &pick->sampling, pick->said, pick->n_said);
+    pick->id = SAMPLE_BARRED;
+    if (pick->allowed == NULL || sampler_bar(logits, pick->allowed, s->vocab_size))
+        pick->id = sampler_pick(s, logits, &pick->sampling, pick->position);
+    if (pick->logprobs && pick->id >= 0)
+        sampler_logprobs(s->raw, s->vocab_size, pick->id, pick->n_top, &pick->told);
 }
