@@ -173,6 +173,11 @@
 #define CONSOLE_WAIT_S_MAX   600
 #define CONSOLE_ANSWER_BYTES CONTROL_ANSWER_BYTES
 
+/* ---- the live view, and what is sent to others -------------------------------------------------
+ */
+#define TOP_PERIOD_MS 1000
+#define TOP_SAMPLES   48 /* a minute, nearly, within a line of 80 */
+
 /* ---- storage --------------------------------------------------------------------------------- */
 #define STORAGE_WAIT_MS     15000 /* a disk behind a slow controller; QEMU's takes 50 ms */
 #define STORAGE_POLL_MS     50

@@ -8,6 +8,10 @@
 
 static const struct command COMMANDS[] = {
     {"status", TARGET_BOTH, ROLE_VIEWER, "*", false, NULL, "", "what runs, and how it fares"},
+    {"top", TARGET_LOCAL, ROLE_VIEWER, "*", false, NULL, "",
+     "what the engine does, second by second; any key ends it"},
+    {"support", TARGET_LOCAL, ROLE_VIEWER, "*", false, NULL, "",
+     "all that helps others to help, without secrets: ssh BOX support >FILE"},
     {"log", TARGET_INIT, ROLE_VIEWER, "*", false, NULL, "[changes | stored] [LINES]",
      "what init, services and kernel say; who changed what; what the disk keeps"},
     {"keys", TARGET_ENGINE, ROLE_OPERATOR, "- list", false, NULL,
@@ -52,8 +56,8 @@ static const struct command COMMANDS[] = {
      "forget keys and settings, keep the models"},
     {"poweroff", TARGET_INIT, ROLE_ADMIN, "", true, NULL, "", "end everything and switch off"},
     {"reboot", TARGET_INIT, ROLE_OPERATOR, "", true, NULL, "", "end everything and start again"},
-    {"help", TARGET_NONE, ROLE_VIEWER, "*", false, NULL, "", "this list"},
-    {"exit", TARGET_NONE, ROLE_VIEWER, "*", false, NULL, "", "leave the console"},
+    {"help", TARGET_LOCAL, ROLE_VIEWER, "*", false, NULL, "", "this list"},
+    {"exit", TARGET_LOCAL, ROLE_VIEWER, "*", false, NULL, "", "leave the console"},
 };
 #define COMMAND_COUNT (sizeof COMMANDS / sizeof COMMANDS[0])
 static_assert(COMMAND_COUNT <= CONSOLE_COMMANDS_MAX, "the console has room for them");

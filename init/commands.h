@@ -12,7 +12,7 @@
 
 /* Who serves a command. */
 enum target {
-    TARGET_NONE,
+    TARGET_LOCAL, /* the console itself */
     TARGET_INIT,
     TARGET_ENGINE,
     TARGET_BOTH,

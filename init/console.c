@@ -12,7 +12,10 @@
 #include "init/confine.h"
 #include "init/journal.h"
 #include "init/lineedit.h"
+#include "init/support.h"
+#include "init/top.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -32,6 +35,7 @@ struct console {
     enum role role;
     const char *who; /* borrows; for the log of changes */
     bool alone;      /* one command of -c: the input is its own, not more commands */
+    bool masks;      /* what may be a secret is not printed: it goes to others */
 };
 
 /* Who serves a command: the name, the option that tells another socket, and the box's own. */
@@ -54,10 +58,17 @@ static void print_bytes(const char *bytes, size_t n)
 }
 
 /* Answers are text from other programs: no byte of theirs may steer the terminal. */
-static void print_text(const char *bytes, size_t n)
+static void print_text(const struct console *c, const char *bytes, size_t n)
 {
-    static char printable[CONSOLE_ANSWER_BYTES + 1];
+    /* A mask may be longer than what it hides. */
+    static char masked[2 * CONSOLE_ANSWER_BYTES], printable[2 * CONSOLE_ANSWER_BYTES];
+    struct text mask = text_over(masked, sizeof masked);
     struct text t = text_over(printable, sizeof printable);
+    if (c->masks) {
+        support_mask(&mask, bytes, n);
+        bytes = mask.data;
+        n = mask.len;
+    }
     text_add_printable(&t, bytes, n);
     print_bytes(t.data, t.len);
     if (t.len > 0 && t.data[t.len - 1] != '\n')
@@ -89,7 +100,7 @@ static void print_failure(const struct console *c, const char *who, const char *
     if (c->json)
         print_bytes(answer.data, answer.len);
     else
-        print_text(t.data, t.len);
+        print_text(c, t.data, t.len);
 }
 
 static bool print_answer(const struct console *c, const char *who, enum client_result result)
@@ -102,7 +113,7 @@ static bool print_answer(const struct console *c, const char *who, enum client_r
         print_bytes(client.line, client.line_len);
         print_bytes("\n", 1);
     } else {
-        print_text(client.answer.text.data, client.answer.text.len);
+        print_text(c, client.answer.text.data, client.answer.text.len);
     }
     return client.answer.ok;
 }
@@ -164,7 +175,7 @@ static bool run_both(const struct console *c, const struct request *request)
     }
     text_printf(&data, "}");
     if (!c->json) {
-        print_text(text.data, text.len);
+        print_text(c, text.data, text.len);
         return ok;
     }
     struct text line = text_over(line_bytes, sizeof line_bytes);
@@ -222,6 +233,84 @@ static void record(const struct console *c, const char *state, const struct requ
 }
 
 static bool pass_on(const struct console *asked, const struct command *command,
+                    struct request *request);
+
+/* Everything that the box says of itself, one command after the other; what fails says so. */
+static bool run_support(const struct console *c)
+{
+    struct console own = *c;
+    own.masks = true;
+    own.json = false;
+    for (size_t i = 0; support_command(i) != NULL; i++) {
+        struct request request;
+        const char *line = support_command(i);
+        bool good = request_from_line(&request, line, strlen(line));
+        const struct command *command = good ? command_find(request.word[0]) : NULL;
+        assert(command != NULL && !command_changes(command, &request));
+        printf("==== %s\n", line);
+        (void)pass_on(&own, command, &request);
+    }
+    return true;
+}
+
+/* Waits a period, or for a key; true: there was one, or nobody is there any more. */
+static bool key_typed(void)
+{
+    char ignored[64];
+    struct pollfd typed = {.fd = STDIN_FILENO, .events = POLLIN};
+    return poll(&typed, 1, TOP_PERIOD_MS) != 0 && read(STDIN_FILENO, ignored, sizeof ignored) >= 0;
+}
+
+/* At a terminal until a key is typed, as long as a session may be idle; else two samples, one view.
+ */
+static bool run_top(const struct console *c)
+{
+    static struct top top;
+    char bytes[2048];
+    bool live = isatty(STDIN_FILENO);
+    int rounds = live ? c->idle_s * 1000 / TOP_PERIOD_MS : 2;
+    struct request request = {.count = 1, .word = {"status"}};
+    memset(&top, 0, sizeof top);
+    for (int i = 0; i < rounds; i++) {
+        struct text t = text_over(bytes, sizeof bytes);
+        enum client_result result = ask(c, &client, c->path[TARGET_ENGINE], &request);
+        if (result != CLIENT_ANSWERED && !live)
+            return print_answer(c, SERVERS[TARGET_ENGINE].name, result);
+        if (result == CLIENT_ANSWERED && client.answer.data != NULL)
+            top_add(&top, client.answer.data, client.answer.data_len, clock_ms());
+        top_draw(&top, &t);
+        if (live) /* home, and nothing below: the view takes the place of the one before */
+            printf("\x1b[H\x1b[J%s",
+                   result == CLIENT_ANSWERED ? "" : "the engine does not answer\n");
+        if (live || i + 1 == rounds)
+            print_text(c, t.data, t.len);
+        fflush(stdout);
+        if (live ? key_typed() : (i + 1 < rounds && usleep(TOP_PERIOD_MS * 1000) != 0))
+            break;
+    }
+    return true;
+}
+
+static bool run_nothing(const struct console *c)
+{
+    (void)c;
+    return true;
+}
+
+static bool run_local(const struct console *c, const struct command *command)
+{
+    static const struct {
+        const char *name;
+        bool (*run)(const struct console *c);
+    } LOCAL[] = {
+        {"top", run_top}, {"support", run_support}, {"help", run_help}, {"exit", run_nothing}};
+    size_t i = 0;
+    while (strcmp(LOCAL[i].name, command->name) != 0)
+        assert(++i < sizeof LOCAL / sizeof LOCAL[0]);
+    return LOCAL[i].run(c);
+}
+
+static bool pass_on(const struct console *asked, const struct command *command,
                     struct request *request)
 {
     struct console own = *asked;
@@ -234,8 +323,8 @@ static bool pass_on(const struct console *asked, const struct command *command,
         target = TARGET_INIT;
     if (target == TARGET_BOTH)
         return run_both(c, request);
-    if (target == TARGET_NONE)
-        return strcmp(command->name, "help") != 0 || run_help(c);
+    if (target == TARGET_LOCAL)
+        return run_local(c, command);
     const char *who = SERVERS[target].name, *path = c->path[target];
     if (path == NULL) {
         print_failure(c, who, "no socket given");

@@ -44,17 +44,47 @@ static void member_string(struct buf *out, const char *name, const char *value)
     buf_puts(out, ", ");
 }
 
+/* Who computes, and how that fares. */
+static void say_worker(const struct engine_stats *stats, char *out, size_t cap)
+{
+    if (stats->worker == 0 && !stats->lost)
+        snprintf(out, cap, "none, the engine computes");
+    else
+        snprintf(out, cap, "%s, process %d, lost %llu times",
+                 stats->lost ? "LOST, starts again" : "runs", (int)stats->worker,
+                 (unsigned long long)stats->losses);
+}
+
+/* What the newest audit that came to its end says, and whether one runs. */
+static void say_audit(struct auditor *auditor, char *out, size_t cap)
+{
+    struct auditor_status s;
+    char when[CALL_TIME_BYTES];
+    if (auditor == NULL) {
+        snprintf(out, cap, "no place for reports");
+        return;
+    }
+    auditor_status_get(auditor, &s);
+    if (s.last.id == 0)
+        snprintf(out, cap, "none yet%s", s.id != 0 ? "; one runs" : "");
+    else
+        snprintf(out, cap, "%s: %s of %s, %s%s", audit_verdict_name(s.last.verdict), s.last.what,
+                 s.last.profile, call_time(s.last.time_s, when), s.id != 0 ? "; one runs" : "");
+}
+
 static bool run_status(struct call *call)
 {
     const struct admin_scope *scope = call->scope;
     struct engine_stats stats;
     struct turns_stats turns;
     struct control_status profile;
-    char hash[PROFILE_HASH_BYTES];
+    char hash[PROFILE_HASH_BYTES], worker[CALL_SAID_BYTES], audit[CALL_SAID_BYTES];
     control_status_get(scope->control, &profile);
     profile_hash_text(&profile.current, hash);
     engine_stats_get(scope->engine, &stats);
     turns_stats_get(scope->turns, &turns);
+    say_worker(&stats, worker, sizeof worker);
+    say_audit(scope->auditor, audit, sizeof audit);
     const struct {
         const char *name;
         unsigned long long value;
@@ -68,6 +98,7 @@ static bool run_status(struct call *call)
         {"answer_tokens", stats.answer_tokens},
         {"steps", stats.steps},
         {"prefix_blocks", (unsigned long long)stats.prefix_blocks},
+        {"prefix_blocks_max", (unsigned long long)stats.prefix_blocks_max},
         {"prefix_tails", (unsigned long long)stats.prefix_tails},
         {"prefix_evicted", stats.prefix_evicted},
         {"drafts", stats.drafts},
@@ -89,6 +120,8 @@ static bool run_status(struct call *call)
                           : profile.proven_s != 0 ? "NOT PROVEN"
                                                   : "none since the start"},
         {"profile_alarm", profile.alarm},
+        {"worker", worker},
+        {"audit", audit},
         {"listening", scope->listening},
     };
     buf_puts(&call->data, "{");

@@ -9,7 +9,8 @@
 
 #include <stdbool.h>
 
-#define CALL_TIME_BYTES 32 /* "9999-12-31 23:59:59 UTC" */
+#define CALL_TIME_BYTES 32  /* "9999-12-31 23:59:59 UTC" */
+#define CALL_SAID_BYTES 160 /* a verdict, three names and a time */
 
 /* Text for people always, data (one JSON object) when it went well. */
 struct call {

@@ -509,6 +509,21 @@ def log_is_sent_away(box):
     wait_said(box, "status", "^remote +stopped")
 
 
+def support_tells_no_secret(box):
+    """A secret typed where none belongs stands in the log of changes, and not in what goes to others."""
+    planted = "ds_Ab3dEf9h_0123456789ABCDEFGHIJKLMNOPQRSTuv"
+    box.ssh("keys delete " + planted)
+    require(planted in box.ssh("log changes")[1], "the control: it was not recorded")
+    code, out, err = box.ssh("support", seconds=240)
+    equal((code, err), (0, ""), "exit code and errors")
+    for section in ("status", "time", "keys list", "metrics", "log changes 200", "log 2000"):
+        require("==== %s\n" % section in out, "no %s in the bundle" % section)
+    require("heart: self-test passed" in out and "worker " in out and "audit " in out, "the bundle says %r" % out)
+    for secret in (planted[12:], box.read("api_key")[12:], "PRIVATE KEY", "cellar"):
+        require(secret not in out, "the bundle holds a secret")
+    tap.note("the support bundle has %d bytes" % len(out))
+
+
 def poweroff_ends_it(box):
     box.serial.type("poweroff\r")
     box.serial.expect("type yes to do it: ")
@@ -585,6 +600,7 @@ def normal():
             ("log: no content, no keys", the_log_has_no_content),
             ("time: told, set, and without a server", clock_is_told_and_set),
             ("log: to a collector that is away", log_is_sent_away),
+            ("support: a bundle without secrets", support_tells_no_secret),
             ("serial: poweroff asks first", serial_asks_before_the_end),
             ("serial: poweroff ends the machine", poweroff_ends_it),
         ]:

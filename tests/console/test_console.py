@@ -242,6 +242,44 @@ def terminal(path):
     equal(t.end(), 0, "exit code after Ctrl-D")
 
 
+def live(path):
+    """`top`: two samples without a terminal; at one, a view after the other until a key is typed."""
+    tokens = iter(range(100, 100000, 100))
+    data = {"model": "demo", "profile": "fast", "audit": "PASS", "running": 1, "waiting": 0}
+    Server(path, lambda r: line(True, "", dict(data, answer_tokens=next(tokens))))
+    code, out, _ = run("--socket", path, "-c", "top")
+    equal((code, out.count(b"answer tok/s"), b"\x1b" in out), (0, 1, False), "top without a terminal")
+    equal(run("--socket", path + "x", "-c", "top")[:2], (1, b"engine: not running\n"), "without an engine")
+    t = Terminal("--socket", path)
+    t.until(b"v4box> ")
+    t.type(b"top\r")
+    for _ in range(3):
+        t.until(b"\x1b[H\x1b[Jdemo, profile fast\r\naudit PASS\r\nanswer tok/s")
+    t.type(b"q")
+    t.until(b"v4box> ")
+    t.type(b"\x04")
+    equal(t.end(), 0, "exit code after top")
+
+
+def support(path):
+    """Servers that would tell secrets: the bundle has all sections, and none of what was planted."""
+    secrets = ["ds_Ab3dEf9h_0123456789ABCDEFGHIJKLMNOPQRSTuv", "Zx9Qw8Er7Ty6Ui5Op4As3Df2Gh1Jk0Lm",
+               "b3BlbnNzaC1rZXktdjEAAAAA"]
+    told = ("typed %s here, and %s\n-----BEGIN OPENSSH PRIVATE KEY-----\n%s\n"
+            "-----END OPENSSH PRIVATE KEY-----\nthe end of %%s\n" % tuple(secrets))
+    sockets = []
+    for name in ("socket", "init", "tls", "clock"):
+        Server(path + name, lambda r: line(True, told % r["command"]))
+        sockets += ["--" + name, path + name]
+    equal(all(s.encode() in run(*sockets, "-c", "log changes")[1] for s in secrets), True, "the control")
+    code, out, _ = run(*sockets, "-c", "support")
+    equal(code, 0, "exit code of support")
+    for wanted in ("==== status\n", "==== log stored 2000\n", "the end of profile\n", "the end of tls\n",
+                   "updater: no socket given\n"):
+        equal(wanted.encode() in out, True, "%r in the bundle" % wanted)
+    equal([s for s in secrets if s[12:].encode() in out], [], "secrets in the bundle")
+
+
 def forced(sockets, role, asked):
     """The console as dropbear starts it for a key with a role: (exit code, output)."""
     done = subprocess.run([CONSOLE, *sockets, "-c", "as %s anna" % role], stdin=subprocess.DEVNULL,
@@ -284,7 +322,7 @@ if __name__ == "__main__":
         for name, check in [("one socket", one_socket), ("both sockets", two_sockets),
                             ("--wait", waiting), ("hostile servers", hostile_servers),
                             ("pipes", pipes), ("streams", streams), ("a terminal", terminal), ("roles", roles),
-                            ("idle", idle)]:
+                            ("idle", idle), ("live", live), ("support", support)]:
             tap.check("console: " + name, check, os.path.join(folder, name.replace(" ", "-")))
         tap.check("console: usage", usage)
     tap.end()
