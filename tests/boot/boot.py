@@ -269,6 +269,17 @@ def tls_front_answers(box):
             equal(stream.version(), "TLSv1.3", "protocol")
 
 
+def sent_raw(box, data):
+    """What the front says to these bytes until it ends the connection."""
+    said = b""
+    with socket.create_connection(("127.0.0.1", front_port(box)), 60) as plain:
+        with ANY_CERTIFICATE.wrap_socket(plain) as stream:
+            stream.sendall(data)
+            while more := stream.recv(4096):
+                said += more
+    return said
+
+
 def tls_front_refuses(box):
     equal(curl_tls(box, "--tls-max", "1.2")[0], 35, "curl's exit code with TLS 1.2")
     head = ["-o", "/dev/null", "-w", "%{http_code}", "-X", "POST"]
@@ -278,6 +289,10 @@ def tls_front_refuses(box):
             "no JSON with it")
     equal(curl_tls(box, *head)[1], "405", "a POST within it, as control")
     equal(curl_tls(box, *head, "--http1.1", "-H", "Transfer-Encoding: x")[1], "400", "an unknown framing")
+    for bad in (b"GET / HTTP/1.1\r\nHost: localhost\r\n no head\r\n\r\n", b"\x16\x03\x01\r\n\r\n"):
+        said = sent_raw(box, bad)
+        require(said.startswith(b"HTTP/1.1 400 "), "the front said %r" % said)
+        equal(json.loads(said.split(b"\r\n\r\n", 1)[1])["error"]["code"], "invalid_request", "the code of its error")
 
 
 def trickle(box, head, period_s):
@@ -320,7 +335,8 @@ def front_ends_slow_heads(box):
     slow_body["thread"] = threading.Thread(target=send_slow_body, args=(box,), daemon=True)
     slow_body["thread"].start()
     seconds, said = trickle(box, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ", 1)
-    require(b" 408 " in said, "the front said %r" % said)
+    require(said.startswith(b"HTTP/1.1 408 "), "the front said %r" % said)
+    equal(json.loads(said.split(b"\r\n\r\n", 1)[1])["error"]["code"], "request_timeout", "the code of its error")
     tap.note("a head of one byte a second was ended after %.0f s" % seconds)
 
 
