@@ -289,7 +289,7 @@ def tls_front_refuses(box):
             "no JSON with it")
     equal(curl_tls(box, *head)[1], "405", "a POST within it, as control")
     equal(curl_tls(box, *head, "--http1.1", "-H", "Transfer-Encoding: x")[1], "400", "an unknown framing")
-    for bad in (b"GET / HTTP/1.1\r\nHost: localhost\r\n no head\r\n\r\n", b"\x16\x03\x01\r\n\r\n"):
+    for bad in (b"GET / HTTP/1.1\r\nHost: localhost\r\nno head\r\n\r\n", b"\x16\x03\x01\r\n\r\n"):
         said = sent_raw(box, bad)
         require(said.startswith(b"HTTP/1.1 400 "), "the front said %r" % said)
         equal(json.loads(said.split(b"\r\n\r\n", 1)[1])["error"]["code"], "invalid_request", "the code of its error")
