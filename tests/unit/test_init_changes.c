@@ -150,6 +150,11 @@ static const struct {
     {"net -", ROLE_ADMIN, true},
     {"net dhcp", ROLE_ADMIN, true},
     {"settings hostname x", ROLE_ADMIN, true},
+    {"claim", ROLE_VIEWER, false}, /* over SSH there is no code to see any more */
+    {"top", ROLE_VIEWER, false},
+    {"support", ROLE_VIEWER, false},
+    {"time", ROLE_VIEWER, false},
+    {"time set 2026-11-30T12:00:00Z", ROLE_ADMIN, true},
     {"ssh-keys list", ROLE_VIEWER, false},
     {"ssh-keys delete anna", ROLE_ADMIN, true},
     {"tls", ROLE_VIEWER, false},
