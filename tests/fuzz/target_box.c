@@ -1,5 +1,6 @@
-/* What init and the updater read from a disk, the firmware or an operator; the first byte says as
- * what.  Bytes behind a signature or a checksum are given one, or nothing would get past it. */
+/* What the box's own programs read from a disk, the firmware, the network or an operator; the first
+ * byte says as what.  Bytes behind a signature or a checksum are given one, or nothing would get
+ * past it. */
 #include "tests/fuzz/fuzz.h"
 
 #include "init/bundle.h"
@@ -8,6 +9,10 @@
 #include "init/secure.h"
 #include "init/settings.h"
 #include "init/slots.h"
+#include "init/sntp.h"
+#include "init/support.h"
+#include "init/syslog.h"
+#include "init/top.h"
 
 #include <sodium.h>
 
@@ -109,10 +114,53 @@ static void try_address(const uint8_t *data, size_t n)
         ASSERT(lease.bound && lease.address != 0 && lease.netmask != 0);
 }
 
+/* A packet of a time server, and what is decided after it. */
+static void try_time(const uint8_t *data, size_t n)
+{
+    const int64_t now_us = (CLOCK_FLOOR_S + 1000) * 1000000;
+    uint8_t packet[2 * SNTP_BYTES] = {0};
+    struct sntp_sample sample;
+    struct sntp_clock clock = {.right = true};
+    ASSERT(n >= SNTP_BYTES || sntp_answer(&sample, data, n, 7, now_us, now_us + 1) == SNTP_FOREIGN);
+    memcpy(packet, data, n < sizeof packet ? n : sizeof packet);
+    memset(packet + 24, 0, 8); /* the cookie: nobody guesses it */
+    packet[31] = 7;
+    if (sntp_answer(&sample, packet, sizeof packet, 7, now_us, now_us + 1000) != SNTP_GOOD)
+        return;
+    ASSERT(sample.delay_us >= 0 && sample.delay_us <= CLOCK_DELAY_MAX_US);
+    ASSERT(sntp_plausible((now_us + sample.offset_us) / 1000000 - 2) || sample.offset_us < 0);
+    for (int i = 0; i < 2; i++)
+        if (sntp_decide(&clock, &sample) == SNTP_STEP)
+            ASSERT(sample.offset_us >= -CLOCK_STEP_MAX_US && sample.offset_us <= CLOCK_STEP_MAX_US);
+}
+
+/* A line of the log on its way to others, and an answer of the engine on its way to the screen. */
+static void try_lines(const uint8_t *data, size_t n)
+{
+    static char bytes[4 * TEXT_BYTES];
+    static struct top top;
+    struct syslog_target target;
+    char word[64];
+    size_t line = n < LOG_LINE_BYTES ? n : LOG_LINE_BYTES;
+    struct text t = text_over(bytes, sizeof bytes);
+    syslog_message(&t, (const char *)data, line, "box", 0, n % 2 == 0);
+    ASSERT(!t.cut && t.len > line / 2);
+    snprintf(word, sizeof word, "%.*s", (int)(n < 63 ? n : 63), (const char *)data);
+    if (syslog_target_parse(&target, word))
+        ASSERT(target.port != 0);
+    t = text_over(bytes, sizeof bytes);
+    support_mask(&t, (const char *)data, n < TEXT_BYTES ? n : TEXT_BYTES);
+    ASSERT(!t.cut);
+    top_add(&top, (const char *)data, n, 1 + top.last_ms);
+    t = text_over(bytes, sizeof bytes);
+    top_draw(&top, &t);
+    ASSERT(!t.cut && printable(top.model) && printable(top.audit));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static void (*const TRY[])(const uint8_t *data, size_t n) = {
-        try_bundle, try_settings, try_secure, try_firmware, try_address,
+        try_bundle, try_settings, try_secure, try_firmware, try_address, try_time, try_lines,
     };
     if (n > 0)
         TRY[data[0] % (sizeof TRY / sizeof TRY[0])](data + 1, n - 1);
