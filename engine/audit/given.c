@@ -4,6 +4,7 @@
 #include "engine/api/request.h"
 #include "kernels/check.h"
 
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ static const char MODEL[] = "audit";
 
 struct audit_given {
     struct request request; /* owns */
+    struct ids prompt;      /* owns; in place of the request */
     char *expected;         /* owns, or NULL */
     int32_t *exchange; /* owns [n_messages]: the exchange of each message; -1: in front of all */
     int32_t n_messages, n_exchanges;
@@ -117,10 +119,59 @@ enum status given_read(const char *path, const struct audit_text *text, struct a
     return error_set(err, status, "%.256s: %.200s", path, why.text);
 }
 
+/* ---- prompts that were recorded -------------------------------------------------------------- */
+
+struct audit_given *given_of_prompt(const struct ids *prompt, const struct audit_text *text)
+{
+    struct audit_given *g = calloc(1, sizeof *g);
+    ASSERT(g != NULL && prompt->len > 0);
+    for (size_t i = 0; i < prompt->len; i++) {
+        ids_add(&g->prompt, prompt->data[i]);
+        g->n_exchanges += prompt->data[i] == text->tokens->user;
+    }
+    return g;
+}
+
+/* The turns of an assistant: behind the two tokens that open one, up to the end of sentence. */
+static void find_turns(const struct chat_tokens *t, struct audit_item *out)
+{
+    const struct ids *ids = &out->ids;
+    int32_t begin = 0; /* of a turn that is open; 0: none is */
+    out->turns = calloc(ids->len + 1, sizeof *out->turns);
+    ASSERT(out->turns != NULL);
+    for (int32_t i = 0; i < (int32_t)ids->len; i++) {
+        if (ids->data[i] == t->assistant)
+            begin = i + 2;
+        else if (ids->data[i] == t->user)
+            begin = 0;
+        else if (ids->data[i] == t->eos && begin > 0 && i >= begin)
+            out->turns[out->n_turns++] = (struct audit_turn){.begin = begin, .end = i + 1};
+        begin = ids->data[i] == t->eos ? 0 : begin;
+    }
+}
+
+static void prompt_item(const struct audit_given *g, const struct chat_tokens *t, const bool *kept,
+                        struct audit_item *out)
+{
+    int32_t exchange = -1;
+    *out = (struct audit_item){0};
+    for (size_t i = 0; i < g->prompt.len; i++) {
+        exchange += g->prompt.data[i] == t->user;
+        if (kept == NULL || exchange < 0 || exchange == g->n_exchanges - 1 || kept[exchange])
+            ids_add(&out->ids, g->prompt.data[i]);
+    }
+    find_turns(t, out);
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
 void given_free(struct audit_given *g)
 {
     if (g == NULL)
         return;
+    if (g->prompt.cap > 0)
+        sodium_memzero(g->prompt.data, g->prompt.cap * sizeof *g->prompt.data);
+    ids_free(&g->prompt);
     request_clear(&g->request);
     free(g->expected);
     free(g->exchange);
@@ -140,6 +191,10 @@ int32_t given_exchanges(const struct audit_given *g)
 enum status given_item(const struct audit_given *g, const struct audit_text *text, const bool *kept,
                        struct audit_item *out, struct error *err)
 {
+    if (g->prompt.len > 0) {
+        prompt_item(g, text->tokens, kept, out);
+        return OK;
+    }
     struct json_object *messages = json_object_new_array();
     for (int32_t i = 0; i < g->n_messages; i++) {
         int32_t at = g->exchange[i];

@@ -181,13 +181,60 @@ static void test_hostile(void **state)
     }
 }
 
+/* The ids of a request, as a recorder has them. */
+static void test_recorded(void **state)
+{
+    struct audit_given *body = given("{\"messages\": [" TALK "], " TOOLS "}");
+    struct audit_item item, again;
+    struct error err;
+    (void)state;
+    assert_int_equal(given_item(body, &text, NULL, &item, &err), OK);
+    struct audit_given *ids = given_of_prompt(&item.ids, &text);
+    assert_null(given_expected(ids));
+    assert_int_equal(given_item(ids, &text, NULL, &again, &err), OK);
+    assert_int_equal(again.ids.len, item.ids.len);
+    assert_memory_equal(again.ids.data, item.ids.data, item.ids.len * sizeof *item.ids.data);
+    assert_int_equal(again.n_turns, item.n_turns); /* the same places are carried */
+    for (int32_t i = 0; i < item.n_turns; i++) {
+        assert_int_equal(again.turns[i].begin, item.turns[i].begin);
+        assert_int_equal(again.turns[i].end, item.turns[i].end);
+    }
+    audit_item_free(&again);
+    bool kept[16] = {
+        false}; /* what asks stays, whatever is kept; so does what is in front of all */
+    assert_in_range(given_exchanges(ids), 2, 16);
+    assert_int_equal(given_item(ids, &text, kept, &again, &err), OK);
+    assert_in_range(again.ids.len, 1, item.ids.len - 1);
+    assert_int_equal(again.ids.data[0], item.ids.data[0]);
+    size_t tail = 5;
+    assert_memory_equal(again.ids.data + again.ids.len - tail, item.ids.data + item.ids.len - tail,
+                        tail * sizeof *item.ids.data);
+    audit_item_free(&again);
+    audit_item_free(&item);
+    given_free(ids);
+    given_free(body);
+    /* hostile ids: opened and never ended, ended and never opened */
+    const int32_t odd[] = {tokens.eos,  tokens.assistant, tokens.assistant, tokens.eos,
+                           tokens.user, tokens.eos,       tokens.assistant};
+    struct ids prompt = {0};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+        ids_add(&prompt, odd[i]);
+    for (; prompt.len > 0; prompt.len--) {
+        ids = given_of_prompt(&prompt, &text);
+        assert_int_equal(given_item(ids, &text, NULL, &item, &err), OK);
+        assert_int_equal(item.n_turns, 0);
+        audit_item_free(&item);
+        given_free(ids);
+    }
+    ids_free(&prompt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_expected),
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_expected), cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_recorded),
     };
     return cmocka_run_group_tests(tests, open_text, close_text);
 }
