@@ -25,15 +25,40 @@
     TOOL_GATES("balanced", 0.05, 0.7)                                                              \
     TOOL_GATES("fast", 0.1, 1.0)
 
-/* BUDGET(name, rates that recall and needles tell apart, most items of either, texts and their
- * tokens for logits, longest needle, most turns of recall): 1 % against 10 % takes 41 items that
- * all pass, 1 % against 5 % 101, 0.5 % against 3 % 178. */
+/* BUDGET(name, seconds that it promises or 0, rates that recall and needles tell apart, most items
+ * of either, texts and their tokens for logits, longest needle, most turns of recall): 1 % against
+ * 10 % takes 32 items that all pass, 1 % against 5 % 73, 0.5 % against 3 % 118.  What does not fit
+ * the time is dropped and counted: fewer items decide less, never otherwise.  `quick` is as small
+ * as a test can be, and takes what it takes. */
 #define AUDIT_BUDGETS(BUDGET)                                                                      \
-    BUDGET("quick", 0.01, 0.50, 10, 1, 256, 520, 10)                                               \
-    BUDGET("1m", 0.01, 0.30, 24, 2, 512, 2048, 20)                                                 \
-    BUDGET("5m", 0.01, 0.10, 64, 4, 1024, 8192, 40)                                                \
-    BUDGET("30m", 0.01, 0.05, 160, 6, 4096, 32000, 40)                                             \
-    BUDGET("3h", 0.005, 0.03, 480, 8, 16384, 32000, 40)
+    BUDGET("quick", 0, 0.01, 0.50, 10, 1, 256, 520, 10)                                            \
+    BUDGET("1m", 60, 0.01, 0.30, 24, 2, 512, 2048, 20)                                             \
+    BUDGET("5m", 300, 0.01, 0.10, 64, 4, 1024, 8192, 40)                                           \
+    BUDGET("30m", 1800, 0.01, 0.05, 160, 6, 4096, 32000, 40)                                       \
+    BUDGET("3h", 10800, 0.005, 0.03, 480, 8, 16384, 32000, 40)
+
+/* SHARE(test, part): of the time that is left to it and the tests behind it in `all`.  Facts decide
+ * by their number, so they have most; what a test leaves goes to those behind it. */
+#define AUDIT_SHARES(SHARE)                                                                        \
+    SHARE(TEST_PROMPT, 2)                                                                          \
+    SHARE(TEST_FLOOR, 2)                                                                           \
+    SHARE(TEST_REPLAY, 6)                                                                          \
+    SHARE(TEST_LOGITS, 16)                                                                         \
+    SHARE(TEST_TOOLS, 14)                                                                          \
+    SHARE(TEST_RECALL, 30)                                                                         \
+    SHARE(TEST_NEEDLE, 30)
+/* SOAK(test, part): how often a round of `soak` is of this test, once each had one.  What the
+ * prompt is does not change with the seed. */
+#define AUDIT_SOAK(SOAK)                                                                           \
+    SOAK(TEST_PROMPT, 0)                                                                           \
+    SOAK(TEST_FLOOR, 1)                                                                            \
+    SOAK(TEST_REPLAY, 2)                                                                           \
+    SOAK(TEST_LOGITS, 2)                                                                           \
+    SOAK(TEST_TOOLS, 2)                                                                            \
+    SOAK(TEST_RECALL, 4)                                                                           \
+    SOAK(TEST_NEEDLE, 4)
+/* Of the time for needles, in percent, that the facts on edges may have at least. */
+#define AUDIT_EDGES_PERCENT 25
 
 /* Chance to call a good engine bad, and a bad one good. */
 #define AUDIT_ALPHA      0.01

@@ -26,8 +26,9 @@ static const struct command COMMANDS[] = {
     {"metrics", TARGET_ENGINE, ROLE_VIEWER, "*", false, NULL, "",
      "counts as Prometheus reads them"},
     {"audit", TARGET_ENGINE, ROLE_OPERATOR, "- list status history report diff key", false, NULL,
-     "all | prove | replay | logits | recall | needle | rank | isolate .. | status | abort | "
-     "history | report | diff | list | schedule | key",
+     "all | soak | prove | replay | logits | recall | needle | tools | rank | isolate .. | status "
+     "| "
+     "abort | history | report | diff | list | schedule | pin | pins | unpin | key",
      "whether the profile still remembers, and which row broke it"},
     {"claim", TARGET_INIT, ROLE_ADMIN, "*", false, NULL, "",
      "whether the box is somebody's, or how it becomes so"},

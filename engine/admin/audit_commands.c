@@ -15,6 +15,7 @@
 #include <time.h>
 
 #define BUDGET_DEFAULT "5m"
+#define ISOLATE        "isolate"
 
 static bool refuse(struct call *call, const struct error *err)
 {
@@ -93,21 +94,33 @@ static bool take_order(struct call *call, const struct asked *asked, struct audi
                    asked->profile);
         return false;
     }
-    return audit_order_what(out, call->args[0], asked->test, &err) == OK || refuse(call, &err);
+    /* what a pinned request must be answered is searched as a fact that is recalled */
+    bool of_pinned =
+        asked->pinned != NULL && asked->test == NULL && strcmp(call->args[0], ISOLATE) == 0;
+    const char *test = of_pinned ? audit_test_name(TEST_RECALL) : asked->test;
+    return audit_order_what(out, call->args[0], test, &err) == OK || refuse(call, &err);
 }
 
-/* The request that a replay is of; its own profile, unless another is asked for.
+/* The request that a replay or a search is of; its own profile, unless another is asked for.
  *  @return false: refused, the text says why */
 static bool take_pinned(struct call *call, const struct asked *asked, struct audit_order *order,
                         struct recording *out)
 {
     struct error err;
-    if (strcmp(order->what, audit_test_name(TEST_REPLAY)) != 0) {
-        buf_puts(&call->text, "--pinned: belongs to replay");
+    int32_t room = engine_context_max(call->scope->engine) - AUDIT_ANSWER_TOKENS;
+    if (strcmp(order->what, audit_test_name(TEST_REPLAY)) != 0 &&
+        (strcmp(order->what, ISOLATE) != 0 || asked->test != NULL)) {
+        buf_puts(&call->text, "--pinned: belongs to replay, or to isolate without --test");
         return false;
     }
     if (recorder_get(call->scope->recorder, asked->pinned, out, &err) != OK)
         return refuse(call, &err);
+    if (strcmp(order->what, ISOLATE) == 0 && (int32_t)out->prompt.len > room) {
+        buf_printf(&call->text, "its prompt has %zu tokens; a search has room for %d",
+                   out->prompt.len, (int)room);
+        recording_clear(out);
+        return false;
+    }
     if (asked->profile == NULL)
         order->profile = out->profile;
     return true;
@@ -424,13 +437,14 @@ bool run_audit(struct call *call)
         if (strcmp(VERBS[i].verb, verb) == 0 && n >= VERBS[i].n_min && n <= VERBS[i].n_max)
             return VERBS[i].run(call);
     }
-    if (strcmp(verb, "isolate") == 0 || audit_order_what(&order, verb, NULL, &err) == OK)
+    if (strcmp(verb, ISOLATE) == 0 || audit_order_what(&order, verb, NULL, &err) == OK)
         return run_begin(call);
     buf_puts(&call->text, "usage: ");
     for (size_t i = 0; i < sizeof VERBS / sizeof VERBS[0]; i++)
         buf_printf(&call->text, "audit %s%s | ", VERBS[i].verb, VERBS[i].args);
     buf_puts(&call->text, "audit ");
     audit_order_words(&call->text);
-    buf_puts(&call->text, " [--budget B] [--profile P] [--seed N] [--exclusive]");
+    buf_puts(&call->text, " [--budget B] [--profile P] [--seed N] [--test T] [--percent N] "
+                          "[--pinned REQUEST-ID] [--exclusive]");
     return false;
 }

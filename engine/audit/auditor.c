@@ -29,7 +29,7 @@ struct order {
     struct audit_order what;
     bool exclusive, scheduled;
     int64_t started_s;
-    struct recording pinned;    /* owns its ids; of a replay */
+    struct recording pinned;    /* owns its ids; of a replay or a search */
     struct json_object *report; /* owns until the thread takes it; NULL: a new audit */
 };
 
@@ -133,7 +133,7 @@ static void put_run(struct json_object *report, const struct order *order)
     json_set(run, "what", json_object_new_string(order->what.what));
     if (order->what.pinned != NULL) /* the id alone: what was said stays in memory */
         json_set(run, "pinned", json_object_new_string(order->pinned.id));
-    if (searches)
+    else if (searches)
         json_set(run, "test", json_object_new_string(audit_test_name(order->what.test)));
     json_set(run, "percent", json_object_new_int(order->what.percent));
     json_set(run, "exclusive", json_object_new_boolean(order->exclusive));
@@ -148,11 +148,11 @@ static int starts_of(struct json_object *report)
 
 /* Keeps the report as it is now.  A disk that is full ends no audit: the log says it. */
 static void keep(struct auditor *a, struct audit_work *w, enum archive_state state, int starts,
-                 bool whole, double spent_s)
+                 bool whole)
 {
     struct json_object *run = report_member(w->report, "run");
     struct error err;
-    audit_work_judge(w, whole, spent_s);
+    audit_work_judge(w, whole);
     json_set(run, "state", json_object_new_string(archive_state_name(state)));
     json_set(run, "starts", json_object_new_int(starts));
     if (archive_put(a->archive, w->report, &err) != OK)
@@ -189,8 +189,10 @@ static bool order_of(struct auditor *a, struct json_object *report, struct order
 /* Ends an interrupted audit that does not go on. */
 static void cut(struct auditor *a, struct json_object *report)
 {
-    struct audit_work w = {.report = report, .verdict = audit_report_worst(report)};
-    keep(a, &w, ARCHIVE_CUT, starts_of(report), false, report_number(report, "spent_s"));
+    struct audit_work w = {.report = report,
+                           .verdict = audit_report_worst(report),
+                           .before_s = report_number(report, "spent_s")};
+    keep(a, &w, ARCHIVE_CUT, starts_of(report), false);
     log_line(LOG_LEVEL_ERROR, "audit", "%d was interrupted and does not go on",
              (int)json_object_get_int(report_member(report_member(report, "run"), "id")));
 }
@@ -231,16 +233,17 @@ static void note_step(struct auditor *a, const char *step, int done, int steps)
 }
 
 /* Runs the steps that the report does not have.  @return true: it has all of them now */
-static bool run_steps(struct auditor *a, struct audit_work *w, int starts, double before_s)
+static bool run_steps(struct auditor *a, struct audit_work *w, int starts)
 {
     const char *steps[AUDIT_STEPS_MAX];
     int n = audit_order_steps(&w->order, steps);
-    uint64_t begin_ms = clock_ms();
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n;) {
         enum audit_verdict verdict;
         struct error err;
-        if (audit_work_did(w, steps[i]))
+        if (audit_work_did(w, steps[i])) {
+            i++;
             continue;
+        }
         note_step(a, steps[i], i, n);
         if (audit_work_step(w, steps[i], &verdict, &err) != OK) {
             log_line(LOG_LEVEL_ERROR, "audit", "%s: %s", steps[i], err.text);
@@ -248,8 +251,7 @@ static bool run_steps(struct auditor *a, struct audit_work *w, int starts, doubl
         }
         if (a->lab.gone)
             return false;
-        keep(a, w, ARCHIVE_UNFINISHED, starts, i + 1 == n,
-             before_s + (double)(clock_ms() - begin_ms) / 1000);
+        keep(a, w, ARCHIVE_UNFINISHED, starts, i + 1 == n && audit_work_did(w, steps[i]));
     }
     return true;
 }
@@ -272,7 +274,7 @@ static enum archive_state outcome(struct auditor *a, bool whole, int *starts)
 static void finish(struct auditor *a, struct audit_work *w, bool whole, int starts)
 {
     enum archive_state state = outcome(a, whole, &starts);
-    keep(a, w, state, starts, whole, report_number(w->report, "spent_s"));
+    keep(a, w, state, starts, whole);
     enum audit_verdict verdict = audit_verdict_parse(report_string(w->report, "verdict"));
     log_line(auditor_alarms(verdict) ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO, "audit", "%d is %s: %s",
              (int)a->order.id, archive_state_name(state), audit_verdict_name(verdict));
@@ -292,8 +294,11 @@ static void audit_run(struct auditor *a)
                            .proving = a->options.proving,
                            .report = order->report};
     struct error err;
+    struct audit_given *given = NULL;
     bool again = order->report != NULL;
     order->report = NULL;
+    if (order->what.pinned != NULL)
+        w.order.given = given = given_of_prompt(&order->pinned.prompt, &a->options.text);
     lab_open_engine(&a->lab, a->options.engine);
     a->lab.run = run_in_turn;
     a->lab.host = a;
@@ -306,13 +311,13 @@ static void audit_run(struct auditor *a)
         log_line(LOG_LEVEL_ERROR, "audit", "%d: %s", (int)order->id, err.text);
     if (w.report != NULL) { /* else it has not even begun */
         int starts = starts_of(w.report) + 1;
-        double before_s = again ? report_number(w.report, "spent_s") : 0;
         w.verdict = audit_report_worst(w.report);
-        keep(a, &w, ARCHIVE_UNFINISHED, starts, false, before_s);
-        finish(a, &w, status == OK && run_steps(a, &w, starts, before_s), starts);
+        keep(a, &w, ARCHIVE_UNFINISHED, starts, false);
+        finish(a, &w, status == OK && run_steps(a, &w, starts), starts);
     }
     a->cleaning = true;
     audit_work_close(&w);
+    given_free(given);
     a->cleaning = false;
 }
 

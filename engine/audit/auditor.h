@@ -37,8 +37,8 @@ enum status MUST_CHECK auditor_start(const struct auditor_options *options, stru
 /** Interrupts an audit that runs: the next auditor goes on with it.  Accepts NULL. */
 void auditor_stop(struct auditor *auditor);
 
-/** Begins an audit; `take_pinned`, when it is not NULL, is the request that a replay is of, and is
- *  taken when that goes well.
+/** Begins an audit; `take_pinned`, when it is not NULL, is the request that a replay or a search is
+ *  of, and is taken when that goes well.  Its prompt fits the context with AUDIT_ANSWER_TOKENS.
  *  @return the audit's number in *id  @err ERR_CAPACITY: another one runs */
 enum status MUST_CHECK auditor_begin(struct auditor *auditor, const struct audit_order *order,
                                      bool exclusive, struct recording *take_pinned, int32_t *id,

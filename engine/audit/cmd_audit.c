@@ -5,23 +5,26 @@
  */
 #include "config/defaults.h"
 #include "engine/audit/report.h"
+#include "engine/audit/report_fields.h"
 #include "engine/audit/signature.h"
 #include "engine/audit/work.h"
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
 #include "engine/commands.h"
 #include "engine/model/options.h"
 #include "kernels/check.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char USAGE[] =
-    "usage: engine audit prove|rank|prompt|floor|replay|logits|tools|recall|needle|all\n"
+    "usage: engine audit prove|rank|prompt|floor|replay|logits|tools|recall|needle|all|soak\n"
     "         --model DIR\n"
     "         [--profile NAME[,ROW=VALUE]..] [--reference NAME[,ROW=VALUE]..]\n"
     "         [--budget quick|1m|5m|30m|3h] [--seed N] [--context N] [--isa ..] [--threads N]\n"
-    "         [--json FILE] [--html FILE]\n"
+    "         [--json FILE] [--html FILE] [--resume FILE]\n"
     "       engine audit isolate --test prompt|replay|logits|tools|recall|needle [--percent N] "
     "--model "
     "DIR ..\n"
@@ -29,7 +32,7 @@ static const char USAGE[] =
     "       engine audit show FILE | diff FILE FILE | verify FILE --key HEX\n";
 
 struct options {
-    const char *dir, *budget, *test, *conversation, *json, *html;
+    const char *dir, *budget, *test, *conversation, *json, *html, *resume;
     struct audit_order order;
     struct model_options model;
     int32_t threads, context;
@@ -60,6 +63,7 @@ static enum status options_read(int argc, char **argv, struct options *o, struct
         {"--percent", FLAG_NUMBER, &o->order.percent, .required = false},
         {"--json", FLAG_TEXT, &o->json, .required = false},
         {"--html", FLAG_TEXT, &o->html, .required = false},
+        {"--resume", FLAG_TEXT, &o->resume, .required = false},
         {"--isa", FLAG_ISA, &o->model.isa, .required = false},
         {"--threads", FLAG_NUMBER, &o->threads, .required = false},
     };
@@ -104,6 +108,65 @@ static enum status given_open(struct audit *a, struct error *err)
     return status;
 }
 
+/* ---- interruptions --------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int signal)
+{
+    (void)signal;
+    stopped = true;
+}
+
+/* The laboratory's host: the first signal ends the audit with the next piece of work. */
+static bool run_unless_stopped(void *host, engine_work_fn *work, void *user)
+{
+    if (stopped)
+        return false;
+    work(user, host);
+    return true;
+}
+
+/* Ctrl-C a second time ends the program at once. */
+static void heed_signals(void)
+{
+    struct sigaction action = {.sa_handler = stop, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static bool same_profile(struct json_object *was, const struct profile *now)
+{
+    struct profile profile;
+    return audit_report_profile(was, &profile) &&
+           memcmp(profile.values, now->values, sizeof now->values) == 0;
+}
+
+/* The report of an audit that was interrupted: of this very order, or its tests would not belong
+ * together. */
+static enum status resume_open(struct audit *a, struct error *err)
+{
+    const struct audit_order *order = &a->options.order;
+    struct json_object *report = NULL;
+    enum status status = report_read(a->options.resume, &report, err);
+    if (status != OK)
+        return status;
+    const char *other =
+        !audit_engine_is(report_member(report, "engine"), a->lab->config->name) ? "engine"
+        : !same_profile(report_member(report, "profile"), &order->profile)      ? "profile"
+        : !same_profile(report_member(report, "reference"), &order->reference)  ? "reference"
+        : strcmp(report_string(report, "budget"), order->budget->name) != 0     ? "budget"
+        : json_object_get_int(report_member(report, "seed")) != order->seed     ? "seed"
+        : !json_object_is_type(report_member(report, "tests"), json_type_array) ? "tests"
+                                                                                : NULL;
+    if (other != NULL) {
+        json_object_put(report);
+        return error_set(err, ERR_INPUT, "%s: %s: of another audit", a->options.resume, other);
+    }
+    a->work.report = report;
+    return OK;
+}
+
 static enum status audit_open(struct audit *a, struct error *err)
 {
     struct buf path = {0};
@@ -121,9 +184,12 @@ static enum status audit_open(struct audit *a, struct error *err)
     a->lab = calloc(1, sizeof *a->lab); /* large: tables of witnesses */
     ASSERT(a->lab != NULL);
     lab_open_model(a->lab, a->model);
+    a->lab->run = run_unless_stopped;
     a->work = (struct audit_work){
         .order = a->options.order, .lab = a->lab, .text = {a->tokenizer, &a->tokens}};
-    return audit_work_open(&a->work, a->options.context, err);
+    if (a->options.resume != NULL)
+        status = resume_open(a, err);
+    return status == OK ? audit_work_open(&a->work, a->options.context, err) : status;
 }
 
 static void audit_close(struct audit *a)
@@ -140,26 +206,45 @@ static double seconds(void)
     return (double)clock_ms() / 1000;
 }
 
-/* All steps, each said on the standard error as it goes. */
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static enum status write_json(const struct audit *a, struct error *err)
+{
+    struct buf text = {0};
+    json_dump(&text, a->work.report);
+    buf_puts(&text, "\n");
+    enum status status = file_replace(a->options.json, &text, err);
+    buf_free(&text);
+    return status;
+}
+
+/* All steps, each said on the standard error as it goes; the report is kept behind each. */
 static enum status run_all(struct audit *a, struct error *err)
 {
     const char *steps[AUDIT_STEPS_MAX];
     int n = audit_order_steps(&a->options.order, steps);
-    double start = seconds();
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n;) {
         enum audit_verdict verdict;
+        if (audit_work_did(&a->work, steps[i])) {
+            i++;
+            continue;
+        }
         double begin = seconds();
         fprintf(stderr, "audit: %s ..", steps[i]);
         enum status status = audit_work_step(&a->work, steps[i], &verdict, err);
         if (status != OK)
             return status;
-        fprintf(stderr, " %s, %.1f s\n", audit_verdict_name(verdict), seconds() - begin);
+        fprintf(stderr, " %s, %.1f s\n", a->lab->gone ? "stopped" : audit_verdict_name(verdict),
+                seconds() - begin);
+        audit_work_judge(&a->work, false);
+        if (a->options.json != NULL && (status = write_json(a, err)) != OK)
+            return status;
+        if (a->lab->gone)
+            return OK;
     }
-    audit_work_judge(&a->work, true, seconds() - start);
+    audit_work_judge(&a->work, true);
     return OK;
 }
-
-/* ---- files ----------------------------------------------------------------------------------- */
 
 static enum status write_view(const char *path, const struct buf *text, struct error *err)
 {
@@ -177,12 +262,8 @@ static enum status write_all(const struct audit *a, struct error *err)
     report_text(a->work.report, &text);
     fwrite(text.data, 1, text.len, stdout);
     text.len = 0;
-    if (a->options.json != NULL) {
-        json_dump(&text, a->work.report);
-        buf_puts(&text, "\n");
-        status = write_view(a->options.json, &text, err);
-    }
-    text.len = 0;
+    if (a->options.json != NULL)
+        status = write_json(a, err);
     if (status == OK && a->options.html != NULL) {
         report_html(a->work.report, &text);
         status = write_view(a->options.html, &text, err);
@@ -282,6 +363,7 @@ int cmd_audit(int argc, char **argv)
         fputs(USAGE, stderr);
         return status_exit_code(ERR_USAGE);
     } else {
+        heed_signals();
         status = options_read(argc, argv, &a.options, &err);
         if (status == OK)
             status = audit_open(&a, &err);

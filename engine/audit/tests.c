@@ -2,14 +2,15 @@
 #include "engine/audit/tests.h"
 
 #include "engine/audit/tests_common.h"
+#include "engine/base/clock.h"
 #include "kernels/check.h"
 
 #include <math.h>
 #include <string.h>
 
 static const struct audit_budget BUDGETS[] = {
-#define BUDGET(name, good, bad, items, texts, tokens, needle, turns)                               \
-    {name, good, bad, items, texts, tokens, needle, turns},
+#define BUDGET(name, seconds, good, bad, items, texts, tokens, needle, turns)                      \
+    {name, seconds, good, bad, items, texts, tokens, needle, turns},
     AUDIT_BUDGETS(BUDGET)
 #undef BUDGET
 };
@@ -70,9 +71,29 @@ bool audit_test_parse(const char *name, enum audit_test *out)
     return false;
 }
 
+uint64_t audit_seed(int32_t seed)
+{
+    return (uint64_t)seed << 20;
+}
+
+int audit_test_share(enum audit_test test)
+{
+    static const int SHARES[AUDIT_TESTS] = {
+#define SHARE(test, part) [test] = part,
+        AUDIT_SHARES(SHARE)
+#undef SHARE
+    };
+    return SHARES[test];
+}
+
 struct json_object *audit_test(const struct audit_run *run, enum audit_test test,
                                enum audit_verdict *verdict)
 {
+    if (run->until_ms != 0 && clock_ms() >= run->until_ms) {
+        *verdict = VERDICT_UNDECIDED;
+        return result_new(TESTS[test].name, *verdict, "the budget has no time left for it", 0,
+                          "some time");
+    }
     return TESTS[test].run(run, verdict);
 }
 

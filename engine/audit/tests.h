@@ -11,6 +11,7 @@
 
 struct audit_budget {
     const char *name;
+    int32_t seconds;  /* that all of it may take; 0: as long as it takes */
     double good, bad; /* rates of lost answers that are told apart */
     int32_t items;    /* of recall, and of needles, at most */
     int32_t texts, text_tokens;
@@ -27,7 +28,8 @@ struct audit_run {
     const struct audit_budget *budget;
     const struct audit_given *given; /* that a search decides on; NULL: items of its test */
     uint64_t seed;
-    int64_t repeats;               /* runs of one configuration before a search calls it good */
+    uint64_t until_ms; /* of clock_ms(): what would end behind it is dropped; 0: never */
+    int64_t repeats;   /* runs of one configuration before a search calls it good */
     bool (*cancelled)(void *user); /* asked between items; NULL: never */
     void *user;
 };
@@ -46,7 +48,11 @@ const char *audit_test_name(enum audit_test test);
 /** @return false when the name is none of them */
 bool audit_test_parse(const char *name, enum audit_test *out);
 
-/** Runs one test.  @own the caller: json_object_put */
+/** The seed of a run's first item: runs of neighbouring seeds share none. */
+uint64_t audit_seed(int32_t seed);
+/** Its part of the time that is left to it and to those behind it: config/audit_gates.h */
+int audit_test_share(enum audit_test test);
+/** Runs one test: UNDECIDED when no time is left for it.  @own the caller: json_object_put */
 struct json_object *audit_test(const struct audit_run *run, enum audit_test test,
                                enum audit_verdict *verdict);
 

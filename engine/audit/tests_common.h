@@ -28,6 +28,9 @@ void result_estimate(struct json_object *result, double value, struct interval i
 /** The member "numbers", "grids" or "curves", made when it is not there. */
 struct json_object *result_part(struct json_object *result, const char *key, bool list);
 
+/* The number of what did not fit the time, in every test's result that has pieces. */
+#define RESULT_DROPPED "dropped, no time was left"
+
 /* Share right by line and column. */
 #define GRID_LINES_MAX   16
 #define GRID_COLUMNS_MAX 16
@@ -38,6 +41,17 @@ struct grid {
 /** @shape lines [n_lines], columns [n_columns] */
 void result_grid(struct json_object *result, const char *title, const struct grid *grid,
                  const char *const *lines, int n_lines, const char *const *columns, int n_columns);
+
+/* Answers to the same items in two ways. */
+struct audit_pairs {
+    int32_t n, first, second, losses, gains;
+};
+/** The verdict on answers: `items` are one prompt each, under the reference and under the profile;
+ *  facts on `edges` share a text, so that they are no items of their own and can only make it
+ *  worse.  Appends why. */
+enum audit_verdict audit_memory_judge(const struct audit_budget *budget,
+                                      const struct audit_pairs *items,
+                                      const struct audit_pairs *edges, struct buf *why);
 
 /* One implementation a test: audit_test() chooses. */
 struct json_object *test_prompt(const struct audit_run *run, enum audit_verdict *verdict);

@@ -1,6 +1,8 @@
 /* Recall and needles: answers that the reference has and the profile loses. */
 #include "config/model.h"
+#include "engine/audit/pace.h"
 #include "engine/audit/tests_common.h"
+#include "engine/base/clock.h"
 #include "engine/serve/schedule.h"
 #include "kernels/check.h"
 
@@ -230,12 +232,7 @@ bool audit_item_make(const struct audit_run *run, enum audit_test test, int32_t 
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* Answers to the same items in two ways. */
-struct pairs {
-    int32_t n, first, second, losses, gains;
-};
-
-static void pairs_add(struct pairs *p, bool first, bool second)
+static void pairs_add(struct audit_pairs *p, bool first, bool second)
 {
     p->n++;
     p->first += first;
@@ -245,10 +242,11 @@ static void pairs_add(struct pairs *p, bool first, bool second)
 }
 
 struct memory {
-    struct pairs rows;    /* reference, fresh; profile, carried as the item says */
-    struct pairs carried; /* profile, fresh; profile, carried */
-    struct pairs edges;   /* reference; profile; facts on the edges of steps */
-    int32_t format, skipped;
+    struct audit_pairs rows;    /* reference, fresh; profile, carried as the item says */
+    struct audit_pairs carried; /* profile, fresh; profile, carried */
+    struct audit_pairs edges;   /* reference; profile; facts on the edges of steps */
+    struct pace pace;
+    int32_t format, skipped, edges_dropped;
     double least_margin;
     struct grid places, forms, residues;
 };
@@ -260,6 +258,12 @@ static void grid_add(struct grid *grid, int line, int column, bool reference, bo
     grid->right[line][column] += right;
 }
 
+/* What an item costs: tokens that are prefilled, and some that are decoded, so many times. */
+static double size_of(const struct audit_item *item, int32_t times)
+{
+    return (double)times * (double)(item->ids.len + AUDIT_ANSWER_TOKENS / 2);
+}
+
 /* One item under both profiles.  The profile gets it in each way in turn, and fresh beside it: what
  * only the carried one loses is lost in the state. */
 static void run_item(const struct audit_run *run, enum audit_test test, int32_t i, struct memory *m)
@@ -268,6 +272,10 @@ static void run_item(const struct audit_run *run, enum audit_test test, int32_t 
     struct audit_cell cell;
     if (!make_item(run, test, i, &item, &cell)) {
         m->skipped++;
+        return;
+    }
+    if (!pace_begin(&m->pace, size_of(&item, cell.carry != CARRY_NONE ? 3 : 2), clock_ms())) {
+        audit_item_free(&item);
         return;
     }
     struct audit_setting reference = {run->reference, run->reference, CARRY_NONE};
@@ -290,6 +298,8 @@ static void run_item(const struct audit_run *run, enum audit_test test, int32_t 
     int32_t residue = (int32_t)item.ids.len % RATIO_HCA;
     grid_add(&m->residues, residue % RATIO_CSA, residue * RESIDUE_BANDS / RATIO_HCA, was, is);
     audit_item_free(&item);
+    if (!audit_cancelled(run))
+        pace_end(&m->pace, clock_ms());
 }
 
 static void run_edges(const struct audit_run *run, struct memory *m)
@@ -299,43 +309,53 @@ static void run_edges(const struct audit_run *run, struct memory *m)
     struct audit_setting reference = {run->reference, run->reference, CARRY_NONE};
     struct audit_setting live = {run->profile, run->profile, CARRY_NONE};
     int32_t n = make_edges(run, items);
-    machine_answers(run->machine, items, n, &reference, wanted);
-    machine_answers(run->machine, items, n, &live, got);
+    double size = n > 0 ? size_of(&items[0], 2) + AUDIT_ANSWER_TOKENS * n : 0;
+    bool fits = n > 0 && pace_begin(&m->pace, size, clock_ms());
+    if (fits) {
+        machine_answers(run->machine, items, n, &reference, wanted);
+        machine_answers(run->machine, items, n, &live, got);
+    } else if (n > 0) {
+        m->pace.dropped--; /* they are no items */
+        m->edges_dropped = n;
+    }
     for (int32_t i = 0; i < n; i++) {
-        pairs_add(&m->edges, wanted[i].grade == GRADE_RIGHT, got[i].grade == GRADE_RIGHT);
+        if (fits)
+            pairs_add(&m->edges, wanted[i].grade == GRADE_RIGHT, got[i].grade == GRADE_RIGHT);
         audit_item_free(&items[i]);
     }
 }
 
-static enum audit_verdict sprt_verdict(const struct audit_run *run, const struct pairs *p)
+static enum audit_verdict sprt_verdict(const struct audit_budget *budget,
+                                       const struct audit_pairs *p)
 {
-    struct sprt test = {run->budget->good, run->budget->bad, AUDIT_ALPHA,
-                        AUDIT_BETA,        p->losses,        p->first};
+    struct sprt test = {budget->good, budget->bad, AUDIT_ALPHA, AUDIT_BETA, p->losses, p->first};
     enum sprt_state state = sprt_state(&test);
     return state == SPRT_GOOD ? VERDICT_PASS : state == SPRT_BAD ? VERDICT_FAIL : VERDICT_UNDECIDED;
 }
 
-/* Edges share a text, so that they are no items of their own: they can only make it worse. */
-static enum audit_verdict judge(const struct audit_run *run, const struct memory *m, char *why,
-                                size_t why_size)
+enum audit_verdict audit_memory_judge(const struct audit_budget *budget,
+                                      const struct audit_pairs *items,
+                                      const struct audit_pairs *edges, struct buf *why)
 {
-    const struct pairs *p = &m->rows, *e = &m->edges;
-    if (sprt_verdict(run, e) == VERDICT_FAIL) {
-        snprintf(why, why_size, "%d of the reference's %d right answers about facts on edges lost",
-                 e->losses, e->first);
+    if (sprt_verdict(budget, edges) == VERDICT_FAIL) {
+        buf_printf(why, "%d of the reference's %d right answers about facts on edges lost",
+                   edges->losses, edges->first);
         return VERDICT_FAIL;
     }
-    if (p->n == 0 || p->first < AUDIT_MODEL_SHARE * p->n) {
-        snprintf(why, why_size, "the reference profile answers %d of %d", p->first, p->n);
+    if (items->n == 0) {
+        buf_puts(why, "nothing was asked");
+        return VERDICT_UNDECIDED;
+    }
+    if (items->first < AUDIT_MODEL_SHARE * items->n) {
+        buf_printf(why, "the reference profile answers %d of %d", items->first, items->n);
         return VERDICT_MODEL;
     }
-    snprintf(why, why_size, "%d of the reference's %d right answers lost, %d won%s", p->losses,
-             p->first, p->gains,
-             m->carried.losses > m->carried.gains ? "; fresh it loses fewer" : "");
-    return sprt_verdict(run, p);
+    buf_printf(why, "%d of the reference's %d right answers lost, %d won", items->losses,
+               items->first, items->gains);
+    return sprt_verdict(budget, items);
 }
 
-static void put_pairs(struct json_object *numbers, const struct pairs *p,
+static void put_pairs(struct json_object *numbers, const struct audit_pairs *p,
                       const char *const names[5])
 {
     const double values[5] = {p->first, p->second, p->losses, p->gains,
@@ -360,9 +380,11 @@ static void put_numbers(struct json_object *out, const struct memory *m, bool ed
     if (edges) {
         put_pairs(numbers, &m->edges, EDGES);
         result_number(numbers, "edges of steps: n", m->edges.n);
+        result_number(numbers, "edges of steps: " RESULT_DROPPED, m->edges_dropped);
     }
     result_number(numbers, "value there, form wrong", m->format);
     result_number(numbers, "did not fit", m->skipped);
+    result_number(numbers, RESULT_DROPPED, m->pace.dropped);
     result_number(numbers, "least margin of a value's tokens, nats", m->least_margin);
 }
 
@@ -391,16 +413,27 @@ static void put_grids(struct json_object *out, const struct memory *m, bool need
 static struct json_object *test_memory(const struct audit_run *run, enum audit_test test,
                                        enum audit_verdict *verdict)
 {
-    struct memory m = {.least_margin = INFINITY};
+    struct memory m = {.least_margin = INFINITY, .pace = {.until_ms = run->until_ms}};
+    char gate[96];
+    struct buf why = {0};
+    if (test == TEST_NEEDLE && run->until_ms != 0)
+        m.pace.until_ms -= (run->until_ms - clock_ms()) * AUDIT_EDGES_PERCENT / 100;
     for (int32_t i = 0; i < run->budget->items && !audit_cancelled(run); i++)
         run_item(run, test, i, &m);
+    m.pace.until_ms = run->until_ms;
     if (test == TEST_NEEDLE && !audit_cancelled(run))
         run_edges(run, &m);
-    char why[128], gate[96];
-    *verdict = judge(run, &m, why, sizeof why);
+    *verdict = audit_memory_judge(run->budget, &m.rows, &m.edges, &why);
+    if (m.carried.losses > m.carried.gains)
+        buf_puts(&why, "; fresh it loses fewer");
+    if (m.pace.dropped > 0)
+        buf_printf(&why, "; no time was left for %d of %d items", (int)m.pace.dropped,
+                   (int)run->budget->items);
     snprintf(gate, sizeof gate, "lost: %.3g accepted, %.3g refused", run->budget->good,
              run->budget->bad);
-    struct json_object *out = result_new(audit_test_name(test), *verdict, why, m.rows.n, gate);
+    struct json_object *out =
+        result_new(audit_test_name(test), *verdict, buf_cstr(&why), m.rows.n, gate);
+    buf_free(&why);
     if (m.rows.first > 0)
         result_estimate(out, (double)m.rows.losses / m.rows.first,
                         stats_rate(m.rows.losses, m.rows.first, AUDIT_CONFIDENCE));

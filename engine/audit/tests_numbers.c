@@ -1,5 +1,7 @@
 /* Floor, replay and logits: what the numbers do, before any answer changes. */
+#include "engine/audit/pace.h"
 #include "engine/audit/tests_common.h"
+#include "engine/base/clock.h"
 #include "kernels/check.h"
 
 #include <math.h>
@@ -57,7 +59,7 @@ struct distances {
     double bin[BINS];
     int64_t in_bin[BINS];
     int64_t n, same_top, broken;
-    int32_t texts;
+    int32_t texts, dropped;
 };
 
 static void distances_add(struct distances *d, const struct audit_difference *diff, int32_t n)
@@ -82,10 +84,11 @@ static void distances_add(struct distances *d, const struct audit_difference *di
     d->means[d->texts++] = sum / n;
 }
 
-/* All texts under a setting against the reference. */
+/* All texts for which there is time until then, under a setting against the reference. */
 static void measure(const struct audit_run *run, const struct audit_setting *setting,
-                    struct distances *d)
+                    uint64_t until_ms, struct distances *d)
 {
+    struct pace pace = {.until_ms = until_ms};
     struct audit_setting reference = {run->reference, run->reference, CARRY_NONE};
     int32_t tokens = text_tokens(run), texts = run->budget->texts;
     size_t most = (size_t)texts * (size_t)(tokens + texts);
@@ -98,10 +101,15 @@ static void measure(const struct audit_run *run, const struct audit_setting *set
         if (!make_text(run, i, tokens, &item))
             continue;
         int32_t n = (int32_t)item.ids.len;
-        machine_compare(run->machine, item.ids.data, n, decode_from(n), &reference, setting, diff);
-        distances_add(d, diff, n);
+        if (pace_begin(&pace, n, clock_ms())) {
+            machine_compare(run->machine, item.ids.data, n, decode_from(n), &reference, setting,
+                            diff);
+            distances_add(d, diff, n);
+            pace_end(&pace, clock_ms());
+        }
         audit_item_free(&item);
     }
+    d->dropped = pace.dropped;
     free(diff);
 }
 
@@ -119,7 +127,7 @@ static double leg_mean(const struct distances *d, int leg)
 double audit_kl(const struct audit_run *run, const struct audit_setting *setting)
 {
     struct distances d;
-    measure(run, setting, &d);
+    measure(run, setting, 0, &d);
     double out = d.broken > 0 ? INFINITY : fmax(leg_mean(&d, 0), leg_mean(&d, 1));
     distances_free(&d);
     return out;
@@ -142,7 +150,11 @@ static enum audit_verdict judge_logits(const struct distances *d, const struct s
                        : agreement < g->top1           ? "top-1 agreement surely under its gate"
                        : many && growth(d) > g->growth ? "KL grows along the text"
                                                        : NULL;
-    snprintf(why, why_size, "%s", over != NULL ? over : "all gates held");
+    const char *held = d->texts > 0 ? "all gates held" : "no text was looked at";
+    int n = snprintf(why, why_size, "%s", over != NULL ? over : held);
+    if (d->dropped > 0)
+        snprintf(why + n, why_size - (size_t)n, "; no time was left for %d of %d texts", d->dropped,
+                 d->dropped + d->texts);
     return d->texts == 0 ? VERDICT_UNDECIDED : over != NULL ? VERDICT_FAIL : VERDICT_PASS;
 }
 
@@ -170,12 +182,21 @@ static void put_legs(const struct audit_run *run, struct json_object *numbers)
     struct audit_setting decode = {run->reference, run->profile, CARRY_NONE};
     struct audit_setting prefill = {run->profile, run->reference, CARRY_NONE};
     struct distances d;
-    measure(run, &decode, &d);
+    measure(run, &decode, run->until_ms, &d);
     result_number(numbers, "mean KL of decoded positions, only decode live", leg_mean(&d, 1));
     distances_free(&d);
-    measure(run, &prefill, &d);
+    measure(run, &prefill, run->until_ms, &d);
     result_number(numbers, "mean KL of decoded positions, only prefill live", leg_mean(&d, 1));
     distances_free(&d);
+}
+
+#define LOGITS_LOOKS 3
+
+/* When the first of so many equal parts of the time ends. */
+static uint64_t first_of(uint64_t until_ms, uint64_t parts)
+{
+    uint64_t now = clock_ms();
+    return until_ms == 0 ? 0 : now + (until_ms > now ? (until_ms - now) / parts : 0);
 }
 
 struct json_object *test_logits(const struct audit_run *run, enum audit_verdict *verdict)
@@ -183,9 +204,10 @@ struct json_object *test_logits(const struct audit_run *run, enum audit_verdict 
     struct audit_setting setting = {run->profile, run->profile, CARRY_NONE};
     const struct audit_gates *g = audit_gates(run->profile);
     struct distances d;
-    measure(run, &setting, &d);
+    /* two more looks, at one leg each, follow */
+    measure(run, &setting, first_of(run->until_ms, LOGITS_LOOKS), &d);
     struct summary s = stats_summary(d.kl, d.n);
-    char why[64], gate[128];
+    char why[128], gate[128];
     *verdict = judge_logits(&d, &s, g, why, sizeof why);
     snprintf(gate, sizeof gate, "mean %.3g, 99.9 %% %.3g, top-1 %.4g, growth %.3g", g->kl_mean,
              g->kl_999, g->top1, g->growth);
@@ -196,6 +218,7 @@ struct json_object *test_logits(const struct audit_run *run, enum audit_verdict 
                         stats_bootstrap(d.means, d.texts, AUDIT_CONFIDENCE, run->seed));
     struct json_object *numbers = result_part(out, "numbers", false);
     result_number(numbers, "positions", (double)d.n);
+    result_number(numbers, RESULT_DROPPED, d.dropped);
     result_number(numbers, "KL 50 %", s.p50);
     result_number(numbers, "KL 90 %", s.p90);
     result_number(numbers, "KL 99 %", s.p99);
@@ -234,8 +257,9 @@ struct json_object *test_floor(const struct audit_run *run, enum audit_verdict *
     *verdict = n == 0 ? VERDICT_UNDECIDED : same == n ? VERDICT_PASS : VERDICT_FAIL;
     struct json_object *out =
         result_new(audit_test_name(TEST_FLOOR), *verdict,
-                   same == n ? "the profile against itself is equal bit for bit"
-                             : "the profile against itself differs",
+                   n == 0      ? "no text fits the context"
+                   : same == n ? "the profile against itself is equal bit for bit"
+                               : "the profile against itself differs",
                    n, "every logit of every position equal");
     result_estimate(out, n == 0 ? NAN : (double)(n - same) / n,
                     stats_rate(n - same, n, AUDIT_CONFIDENCE));
@@ -251,6 +275,7 @@ struct json_object *test_floor(const struct audit_run *run, enum audit_verdict *
 /* Positions at which each way gives other bits than one cold prompt, and the first of all. */
 struct replayed {
     int32_t n, differ[WAYS], all, first;
+    int dropped; /* ways for which no time was left */
 };
 
 static struct replayed replay(const struct audit_run *run, const struct profile *profile)
@@ -263,6 +288,10 @@ static struct replayed replay(const struct audit_run *run, const struct profile 
     out.n = (int32_t)item.ids.len;
     machine_rows(run->machine, item.ids.data, out.n, profile, WAY_COLD, cold);
     for (int way = 0; way < WAYS && !audit_cancelled(run); way++) {
+        if (run->until_ms != 0 && clock_ms() >= run->until_ms) {
+            out.dropped = WAYS - way;
+            break;
+        }
         machine_rows(run->machine, item.ids.data, out.n, profile, (enum audit_way)way, other);
         for (int32_t i = 0; i < out.n; i++) {
             if (cold[i] == other[i])
@@ -285,22 +314,30 @@ struct json_object *test_replay(const struct audit_run *run, enum audit_verdict 
 {
     struct replayed r = replay(run, run->profile);
     struct buf why = {0};
-    buf_puts(&why, r.all == 0 ? "no way into a timeline changes a bit" : "differs: ");
+    buf_puts(&why, r.n == 0    ? "no text fits the context"
+                   : r.all > 0 ? "differs: "
+                               : "no way into a timeline changes a bit");
     for (int way = 0, named = 0; way < WAYS; way++) {
         if (r.differ[way] > 0)
             buf_printf(&why, "%s%s", named++ > 0 ? ", " : "", audit_way_name((enum audit_way)way));
     }
     if (r.all > 0)
         buf_printf(&why, "; first at position %d", r.first);
-    *verdict = r.n == 0 ? VERDICT_UNDECIDED : r.all == 0 ? VERDICT_PASS : VERDICT_FAIL;
-    int64_t n = (int64_t)r.n * WAYS;
+    if (r.dropped > 0)
+        buf_printf(&why, "; no time was left for %d of %d ways", r.dropped, WAYS);
+    *verdict = r.all > 0                   ? VERDICT_FAIL
+               : r.n == 0 || r.dropped > 0 ? VERDICT_UNDECIDED
+                                           : VERDICT_PASS;
+    int64_t n = (int64_t)r.n * (WAYS - r.dropped);
     struct json_object *out = result_new(audit_test_name(TEST_REPLAY), *verdict, buf_cstr(&why), n,
                                          "every logit of every position equal");
     buf_free(&why);
     result_estimate(out, n == 0 ? NAN : (double)r.all / (double)n,
                     stats_rate(r.all, n, AUDIT_CONFIDENCE));
     struct json_object *numbers = result_part(out, "numbers", false);
-    for (int way = 0; way < WAYS; way++)
+    if (r.dropped > 0)
+        result_number(numbers, RESULT_DROPPED, r.dropped);
+    for (int way = 0; way < WAYS - r.dropped; way++)
         result_number(numbers, audit_way_name((enum audit_way)way), r.differ[way]);
     return out;
 }

@@ -1,6 +1,8 @@
 /* Tool calls: whether they are still made, in form and by their schemas, and how sure the tokens
  * are that make their form. */
+#include "engine/audit/pace.h"
 #include "engine/audit/tests_common.h"
+#include "engine/base/clock.h"
 #include "engine/text/answer.h"
 #include "kernels/check.h"
 
@@ -130,8 +132,8 @@ static void read_calls(const struct audit_run *run, const struct ids *ids, bool 
 
 struct tooled {
     int32_t n, reference, profile, losses, gains, formed, same;
-    int32_t skipped; /* did not fit */
-    int32_t tokens;  /* that make the form of a call */
+    int32_t skipped, dropped; /* did not fit */
+    int32_t tokens;           /* that make the form of a call */
     double gap, worst;
 };
 
@@ -178,7 +180,7 @@ static struct call_plan plan_of(const struct audit_run *run, int32_t i)
 
 /* An answer that is the reference's token by token is not sampled once more. */
 static void run_call(const struct audit_run *run, const struct profile *profile, int32_t i,
-                     struct tooled *t)
+                     struct pace *pace, struct tooled *t)
 {
     struct call_plan plan = plan_of(run, i);
     struct audit_item item;
@@ -191,6 +193,10 @@ static void run_call(const struct audit_run *run, const struct profile *profile,
     conversation_call(run->text, &plan, &item);
     if ((int32_t)item.ids.len > machine_context(run->machine) - AUDIT_ANSWER_TOKENS) {
         t->skipped++;
+        audit_item_free(&item);
+        return;
+    }
+    if (!pace_begin(pace, (double)item.ids.len + AUDIT_ANSWER_TOKENS, clock_ms())) {
         audit_item_free(&item);
         return;
     }
@@ -218,6 +224,7 @@ static void run_call(const struct audit_run *run, const struct profile *profile,
     ids_free(&wanted_ids);
     ids_free(&got_ids);
     audit_item_free(&item);
+    pace_end(pace, clock_ms());
 }
 
 /* A third as many as facts: their prompts are long, since all tools are in them. */
@@ -229,8 +236,9 @@ static int32_t calls_of(const struct audit_run *run)
 int32_t audit_calls_lost(const struct audit_run *run, const struct profile *profile)
 {
     struct tooled t = {0};
+    struct pace pace = {0};
     for (int32_t i = 0; i < calls_of(run) && t.losses == 0 && !audit_cancelled(run); i++)
-        run_call(run, profile, i, &t);
+        run_call(run, profile, i, &pace, &t);
     return t.losses;
 }
 
@@ -240,7 +248,7 @@ static enum audit_verdict judge(const struct audit_run *run, const struct tooled
     struct sprt test = {run->budget->good, run->budget->bad, AUDIT_ALPHA,
                         AUDIT_BETA,        t->losses,        t->reference};
     if (t->n == 0) {
-        snprintf(why, why_size, "no request with tools fits the context");
+        snprintf(why, why_size, "no request with tools fits the context or the time");
         return VERDICT_UNDECIDED;
     }
     if (t->reference < AUDIT_MODEL_SHARE * t->n) {
@@ -250,9 +258,12 @@ static enum audit_verdict judge(const struct audit_run *run, const struct tooled
     }
     enum sprt_state state = sprt_state(&test);
     bool over = t->gap > g->mean * t->tokens || t->worst > g->worst;
-    snprintf(why, why_size, "%d of the reference's %d valid calls lost, %d other; the form %s",
-             t->losses, t->reference, t->reference - t->same,
-             over ? "is less sure than its gate" : "is as sure as it must be");
+    int n =
+        snprintf(why, why_size, "%d of the reference's %d valid calls lost, %d other; the form %s",
+                 t->losses, t->reference, t->reference - t->same,
+                 over ? "is less sure than its gate" : "is as sure as it must be");
+    if (t->dropped > 0)
+        snprintf(why + n, why_size - (size_t)n, "; no time was left for %d of them", t->dropped);
     return over || state == SPRT_BAD ? VERDICT_FAIL
            : state == SPRT_GOOD      ? VERDICT_PASS
                                      : VERDICT_UNDECIDED;
@@ -261,10 +272,12 @@ static enum audit_verdict judge(const struct audit_run *run, const struct tooled
 struct json_object *test_tools(const struct audit_run *run, enum audit_verdict *verdict)
 {
     struct tooled t = {0};
+    struct pace pace = {.until_ms = run->until_ms};
     const struct tool_gates *g = gates_of(run->profile);
     for (int32_t i = 0; i < calls_of(run) && !audit_cancelled(run); i++)
-        run_call(run, run->profile, i, &t);
-    char why[160], gate[128];
+        run_call(run, run->profile, i, &pace, &t);
+    char why[192], gate[128];
+    t.dropped = pace.dropped;
     *verdict = judge(run, &t, g, why, sizeof why);
     snprintf(gate, sizeof gate,
              "form: mean %.3g, worst %.3g nats; lost: %.3g accepted, %.3g refused", g->mean,
@@ -282,6 +295,7 @@ struct json_object *test_tools(const struct audit_run *run, enum audit_verdict *
     result_number(numbers, "won", t.gains);
     result_number(numbers, "one-sided exact McNemar p", stats_mcnemar(t.losses, t.gains));
     result_number(numbers, "did not fit", t.skipped);
+    result_number(numbers, RESULT_DROPPED, t.dropped);
     result_number(numbers, "tokens of the form", t.tokens);
     result_number(numbers, "gap of their log-probability, mean",
                   t.tokens > 0 ? t.gap / t.tokens : 0);

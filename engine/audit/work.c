@@ -7,12 +7,14 @@
 #include "engine/audit/evidence.h"
 #include "engine/audit/pinned.h"
 #include "engine/audit/report_fields.h"
+#include "engine/audit/soak.h"
 #include "engine/audit/stats.h"
 #include "engine/audit/tests_common.h"
 #include "engine/base/clock.h"
 #include "engine/model/model.h"
 #include "kernels/check.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,11 +22,12 @@
 #define STEP_RANK    "rank"
 #define STEP_ISOLATE "isolate"
 #define STEP_PINNED  "pinned"
+#define STEP_SOAK    "soak"
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
 /* Beside the tests themselves: what stands alone, and what is made of several steps. */
-static const char *const WORDS[] = {STEP_PROVE, STEP_RANK, "all", STEP_ISOLATE};
+static const char *const WORDS[] = {STEP_PROVE, STEP_RANK, "all", STEP_SOAK, STEP_ISOLATE};
 #define WORDS_N (sizeof WORDS / sizeof *WORDS)
 
 void audit_order_words(struct buf *out)
@@ -68,13 +71,14 @@ int audit_order_steps(const struct audit_order *order, const char *steps[AUDIT_S
 {
     int n = 0;
     enum audit_test test;
-    if (order->pinned != NULL) {
+    if (order->pinned != NULL && strcmp(order->what, STEP_ISOLATE) != 0) {
         steps[n++] = STEP_PINNED;
         return n;
     }
     if (strcmp(order->what, STEP_RANK) != 0)
         steps[n++] = STEP_PROVE; /* no verdict stands without it */
-    if (strcmp(order->what, STEP_RANK) == 0 || strcmp(order->what, STEP_ISOLATE) == 0)
+    if (strcmp(order->what, STEP_RANK) == 0 || strcmp(order->what, STEP_ISOLATE) == 0 ||
+        strcmp(order->what, STEP_SOAK) == 0)
         steps[n++] = order->what;
     for (int i = 0; i < AUDIT_TESTS && strcmp(order->what, "all") == 0; i++)
         steps[n++] = audit_test_name((enum audit_test)i);
@@ -179,6 +183,9 @@ enum status audit_work_open(struct audit_work *w, int32_t context, struct error 
     if (w->report == NULL)
         w->report = report_new(w, isa);
     w->verdict = audit_report_worst(w->report);
+    w->before_s =
+        report_member(w->report, "spent_s") != NULL ? report_number(w->report, "spent_s") : 0;
+    w->begin_ms = clock_ms();
     return machine_create(w->lab, &w->text, context, &w->machine, err);
 }
 
@@ -192,14 +199,57 @@ void audit_work_close(struct audit_work *w)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+double audit_work_spent(const struct audit_work *w)
+{
+    uint64_t ms = w->begin_ms == 0 ? 0 : clock_ms() - w->begin_ms; /* 0: not opened, only judged */
+    return w->before_s + (double)ms / 1000;
+}
+
+static double left_s(const struct audit_work *w)
+{
+    return fmax(w->order.budget->seconds - audit_work_spent(w), 0);
+}
+
+/* The place of a step's outcome among the tests, or their number. */
+static size_t find_test(const struct audit_work *w, const char *step)
+{
+    struct json_object *tests = report_member(w->report, "tests");
+    size_t i = 0;
+    while (i < report_count(tests) &&
+           strcmp(report_string(json_object_array_get_idx(tests, i), "name"), step) != 0)
+        i++;
+    return i;
+}
+
 bool audit_work_did(const struct audit_work *w, const char *step)
 {
     struct json_object *tests = report_member(w->report, "tests");
-    for (size_t i = 0; i < report_count(tests); i++) {
-        if (strcmp(report_string(json_object_array_get_idx(tests, i), "name"), step) == 0)
-            return true;
+    size_t at = find_test(w, step);
+    if (at < report_count(tests) && strcmp(step, STEP_SOAK) == 0)
+        return soak_over(json_object_array_get_idx(tests, at), w->order.budget, left_s(w));
+    return at < report_count(tests) ||
+           (strcmp(step, STEP_ISOLATE) == 0 && report_member(w->report, "isolation") != NULL);
+}
+
+/* When a share of the time that is left ends; 0: never. */
+static uint64_t end_ms(const struct audit_work *w, double share)
+{
+    double ms = left_s(w) * 1000 * share;
+    return w->order.budget->seconds == 0 ? 0 : clock_ms() + (uint64_t)ms;
+}
+
+/* Until when a test may take: its share of what is left to it and to those behind it; 0: for ever.
+ */
+static uint64_t until_ms(const struct audit_work *w, enum audit_test test)
+{
+    const char *steps[AUDIT_STEPS_MAX];
+    int n = audit_order_steps(&w->order, steps), all = 0;
+    for (int i = 0; i < n; i++) {
+        enum audit_test other;
+        if (audit_test_parse(steps[i], &other) && other >= test)
+            all += audit_test_share(other);
     }
-    return strcmp(step, STEP_ISOLATE) == 0 && report_member(w->report, "isolation") != NULL;
+    return end_ms(w, (double)audit_test_share(test) / all);
 }
 
 static bool lab_gone(void *user)
@@ -212,9 +262,8 @@ static bool lab_gone(void *user)
 static enum status rank_step(struct audit_work *w, struct json_object **result,
                              enum audit_verdict *verdict, struct error *err)
 {
-    const struct needle_plan plan = {.seed = (uint64_t)w->order.seed << 20,
-                                     .length = RANK_PROMPT_MAX,
-                                     .at = RANK_PROMPT_MAX / 2};
+    const struct needle_plan plan = {
+        .seed = audit_seed(w->order.seed), .length = RANK_PROMPT_MAX, .at = RANK_PROMPT_MAX / 2};
     struct audit_item item;
     enum status status = conversation_needle(&w->text, &plan, &item, err);
     if (status != OK)
@@ -237,18 +286,37 @@ static void isolate_step(struct audit_work *w, const struct audit_run *run,
         json_set(w->report, "isolation", isolation);
 }
 
+/* The rounds so far, or NULL. */
+static struct json_object *soaked(const struct audit_work *w)
+{
+    struct json_object *tests = report_member(w->report, "tests");
+    size_t at = find_test(w, STEP_SOAK);
+    return at < report_count(tests) ? json_object_array_get_idx(tests, at) : NULL;
+}
+
+/* Adds a step's outcome; that of one round more takes the place of those before, with their time.
+ */
+static void put_result(struct audit_work *w, const char *step, struct json_object *result,
+                       double seconds)
+{
+    struct json_object *tests = report_member(w->report, "tests");
+    double before = report_number(result, "seconds");
+    json_set(result, "seconds", json_object_new_double(seconds + (isfinite(before) ? before : 0)));
+    ASSERT(json_object_array_put_idx(tests, find_test(w, step), result) == 0);
+}
+
 enum status audit_work_step(struct audit_work *w, const char *step, enum audit_verdict *verdict,
                             struct error *err)
 {
     const struct audit_order *o = &w->order;
-    const struct audit_run run = {
+    struct audit_run run = {
         .machine = w->machine,
         .text = &w->text,
         .profile = &o->profile,
         .reference = &o->reference,
         .budget = o->budget,
         .given = o->given,
-        .seed = (uint64_t)o->seed << 20,
+        .seed = audit_seed(o->seed),
         .repeats = o->percent == 100 ? 1 : stats_repeats(o->percent / 100.0, AUDIT_MISS),
         .cancelled = lab_gone,
         .user = w->lab};
@@ -258,10 +326,14 @@ enum status audit_work_step(struct audit_work *w, const char *step, enum audit_v
     double start = (double)clock_ms();
     *verdict = VERDICT_UNDECIDED;
     if (audit_test_parse(step, &test)) {
+        run.until_ms = until_ms(w, test);
         result = audit_test(&run, test, verdict);
     } else if (strcmp(step, STEP_PROVE) == 0) {
         w->proving.profile = &o->profile;
         result = evidence_prove_in(w->lab, &w->proving, &o->reference, w->report, verdict);
+    } else if (strcmp(step, STEP_SOAK) == 0) {
+        run.until_ms = end_ms(w, 1);
+        result = soak_round(&run, o->seed, soaked(w), verdict);
     } else if (strcmp(step, STEP_PINNED) == 0) {
         result = pinned_replay(w->machine, o->pinned, &o->profile, verdict);
     } else if (strcmp(step, STEP_RANK) == 0) {
@@ -273,17 +345,16 @@ enum status audit_work_step(struct audit_work *w, const char *step, enum audit_v
         *verdict = VERDICT_UNDECIDED;
         json_object_put(result);
     } else if (result != NULL) {
-        json_set(result, "seconds", json_object_new_double(((double)clock_ms() - start) / 1000));
-        json_object_array_add(report_member(w->report, "tests"), result);
+        put_result(w, step, result, ((double)clock_ms() - start) / 1000);
     }
     w->verdict = audit_report_worst(w->report);
     return status;
 }
 
-void audit_work_judge(struct audit_work *w, bool whole, double spent_s)
+void audit_work_judge(struct audit_work *w, bool whole)
 {
     enum audit_verdict verdict =
         whole ? w->verdict : audit_verdict_worst(w->verdict, VERDICT_UNDECIDED);
-    json_set(w->report, "spent_s", json_object_new_double(spent_s));
+    json_set(w->report, "spent_s", json_object_new_double(audit_work_spent(w)));
     json_set(w->report, "verdict", json_object_new_string(audit_verdict_name(verdict)));
 }

@@ -2,7 +2,7 @@
  * One audit from its order to its report, in steps that can be run one by one: each leaves a
  * finished member in the report, so that whoever keeps the report between two steps can go on after
  * an interruption.  Runs in a laboratory, on a model of its own or on one that serves.
- * Knows no files, no clock that decides anything, and no terminal.
+ * Time decides nothing but how many items there are.  Knows no files and no terminal.
  */
 #ifndef V4BOX_ENGINE_AUDIT_WORK_H
 #define V4BOX_ENGINE_AUDIT_WORK_H
@@ -20,7 +20,7 @@ struct audit_order {
     struct profile profile, reference;
     int32_t seed;
     const struct audit_given *given; /* that "isolate" searches in place of `test`; NULL: none */
-    const struct recording *pinned;  /* borrows: the request that "replay" is of; NULL: none */
+    const struct recording *pinned;  /* borrows: the request that "replay" or "isolate" is of */
     int32_t percent;                 /* of the runs in which a flaky fault shows */
 };
 
@@ -44,6 +44,8 @@ struct audit_work {
     struct audit_machine *machine; /* owns */
     struct json_object *report;    /* owns */
     enum audit_verdict verdict;    /* of the steps so far */
+    uint64_t begin_ms;             /* of clock_ms(), when it was opened */
+    double before_s;               /* that it had spent before an interruption */
 };
 
 /** Begins an audit; `lab`, `text`, `order` and `proving` are set.  A report that is there already
@@ -53,16 +55,20 @@ enum status MUST_CHECK audit_work_open(struct audit_work *work, int32_t context,
 /** Accepts one that is half open. */
 void audit_work_close(struct audit_work *work);
 
-/** Whether the report holds this step's outcome. */
+/** Whether the report holds this step's outcome; soak is done once its time is up. */
 bool audit_work_did(const struct audit_work *work, const char *step);
-/** Runs one step.  Nothing is added when the laboratory went away meanwhile: its outcome would mean
+/** Runs one step, or one round of soak.  Where the budget promises a time, what does not fit the
+ * part of it that the step may have is dropped; proofs, rankings and searches are always whole.
+ * Nothing is added when the laboratory went away meanwhile: its outcome would mean
  * nothing.  @return the verdict of this step; UNDECIDED when it was cut
  *  @err ERR_INPUT: this model's tokenizer has no such text */
 enum status MUST_CHECK audit_work_step(struct audit_work *work, const char *step,
                                        enum audit_verdict *verdict, struct error *err);
+/** Seconds that the audit has spent, interruptions left out. */
+double audit_work_spent(const struct audit_work *work);
 /** Sets the report's verdict and the time that was spent.  `whole`: all steps were run, else the
  * verdict is UNDECIDED at best. */
-void audit_work_judge(struct audit_work *work, bool whole, double spent_s);
+void audit_work_judge(struct audit_work *work, bool whole);
 
 /** The worst verdict of a report's tests and isolation; PASS when there are none.  INVALID is the
  *  worst where a search rests on it. */

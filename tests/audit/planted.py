@@ -47,6 +47,12 @@ class State(NamedTuple):
     rows: dict = {}
 
 
+class Soaked(NamedTuple):
+    """A defect that a mixture of tests must meet: what its verdict must say."""
+    word: str
+    edits: list
+
+
 class Prompt(NamedTuple):
     """A defect in front of the network: the word that the prompt's test must say, and the row, if it is one."""
     word: str
@@ -139,6 +145,8 @@ FAULTS = {
     "a group that is not there yet": State({"one token a step"}, [
         (ATTENTION, "j < (position + 1) / p->ratio;", "j < (position + 1) / p->ratio + (p->math == ATTN_BF16);")],
         {"attn.prefill": "bf16"}),
+    "stale window, in a soak": Soaked("stored prefix", [
+        (SNAPSHOT, "length - window, window, HEAD_DIM,", "length - window, window - 9, HEAD_DIM,")]),
     # ---- prompt
     "thinking where it was not asked for": Prompt("think.default", [], "think.default", "flipped"),
     "close tag lost in history": Prompt("multi-turn-chat", [
@@ -180,6 +188,13 @@ def state_fault(name, fault):
     return {"harmful": True, "flagged": "replay", "verdict": test["verdict"], "legs": "state", "named": [seen],
             "verdicts": 1, "bound": 1, "kl": None,
             "good": test["verdict"] == "FAIL" and fault.ways is not None and fault.ways <= set(seen)}
+
+
+def soak_fault(name, fault):
+    _, got = report("soak", "--profile", "official", "--budget", "quick", engine=planted(name, *fault.edits))
+    test = got["tests"][1]
+    return {"harmful": True, "flagged": "soak", "verdict": test["verdict"], "legs": "", "named": [[test.get("failure", "")]],
+            "verdicts": 1, "bound": 1, "kl": None, "good": test["verdict"] == "FAIL" and fault.word in test["why"]}
 
 
 def prompt_fault(name, fault):
@@ -224,7 +239,7 @@ def attempt(name, fault):
                 "named": [[str(error)[-200:]]], "verdicts": 0, "bound": 0, "kl": None, "good": False}
 
 
-RUN = {type(None): control, Row: row_fault, State: state_fault, Prompt: prompt_fault, Harmless: harmless}
+RUN = {type(None): control, Row: row_fault, State: state_fault, Soaked: soak_fault, Prompt: prompt_fault, Harmless: harmless}
 
 
 def show(table):

@@ -15,6 +15,7 @@ def wrong_words(tap, box):
     for line, word in (("audit", "usage"), ("audit guess", "usage"), ("audit all --budget 9m", "--budget"),
                        ("audit all --profile quickest", "quickest"), ("audit all --seed x", "--seed"),
                        ("audit all --seed", "--seed"), ("audit isolate", "--test"),
+                       ("audit isolate --test logits --pinned x", "--pinned"), ("audit soak --test logits", "--test"),
                        ("audit isolate --test floor", "--test"), ("audit floor --test logits", "--test"),
                        ("audit isolate --test logits --percent 4", "--percent"), ("audit abort", "no audit"),
                        ("audit report", "no audit"), ("audit report 1", "no report"), ("audit report x", "number"),
@@ -57,18 +58,30 @@ def killed(tap, box):
     return whole
 
 
+def soaked(box, rounds):
+    """Waits until so many rounds of an audit that soaks are in its report."""
+    def count(status):
+        tests = box.ask("audit report")["tests"] if status["step"] == "soak" else []
+        return len(tests) == 2 and tests[1]["n"] >= rounds
+    return box.until(count, f"{rounds} rounds")
+
+
 def aborted(tap, box):
-    box.ask("audit recall --budget 3h --seed 7")
-    box.until(lambda s: s["step"] == "prove", "its beginning")
+    box.ask("audit soak --budget 3h --seed 7 --exclusive")
+    soaked(box, 1)
     box.stop()
     box.start()
-    status = box.until(lambda s: s["step"] != "", "its going on")
-    tap.check(status["runs"] == 3, "a clean stop interrupts it, too")
+    status = soaked(box, 2)
+    tap.check(status["runs"] == 3, "a clean stop interrupts it, too, and it goes on with its next round")
     box.ask("audit abort")
     box.ended()
     gone = box.ask("audit report")
+    jsonschema.validate(gone, SCHEMA, cls=jsonschema.Draft7Validator)
     tap.check(gone["run"]["state"] == "aborted" and gone["run"]["id"] == 3 and gone["verdict"] == "UNDECIDED",
               f"aborted, it is {gone['verdict']}")
+    numbers = gone["tests"][1]["numbers"]
+    tap.check(numbers["prompt: PASS"] == numbers["floor: PASS"] == 1 and numbers["rounds"] == gone["tests"][1]["n"],
+              f"its rounds are counted: {gone['tests'][1]['why']}")
 
 
 def signed(tap, box, folder, whole):
@@ -179,6 +192,32 @@ def broken(tap, folder):
     box.stop()
 
 
+def searched(tap, folder):
+    """A pinned request that a row of a profile answers otherwise: the row is named, and nothing of the talk."""
+    clamped = planted("clamp at a twentieth, served", ("kernels/cpu/cpu_experts.c", "(float)p->limit,",
+                      "(float)(p->scale == MOE_SCALE_KERNEL ? p->limit / 20 : p->limit),"))
+    box = Box(folder, engine=clamped)
+    for line in ("copy reference mine", "row mine moe.scale kernel", "row mine attn.prefill bf16", "row mine head.logits bf16"):
+        box.ask("profile " + line)
+    talk = [("The serial number of the green lamp is KTM-4739.", "Noted."), ("Thank you.", "You are welcome."),
+            ("What is the serial number of the green lamp? Answer with the value only.", None)]
+    messages = [{"role": role, "content": text} for pair in talk for role, text in zip(("user", "assistant"), pair) if text]
+    name, said = box.say("", messages=messages)
+    box.ask(f"audit pin {name}")
+    box.ask(f"audit isolate --pinned {name} --profile mine")
+    box.ended()
+    found = box.ask("audit report")
+    jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft7Validator)
+    isolation, whole = found["isolation"], json.dumps(found)
+    tap.check(isolation["test"] == "conversation" and isolation["culprits"] == [["moe.scale"]] and
+              set(isolation["acquitted"]) == {"attn.prefill", "head.logits"} and len(isolation["tries"]) <= 12,
+              f"a pinned request finds {isolation['culprits']} in {len(isolation['tries'])} verdicts")
+    tap.check(isolation["conversation"]["exchanges"] == 3 and isolation["places"][0]["smallest"]["exchanges"] == 3 and
+              found["run"]["pinned"] in name, f"it is told by its numbers: {isolation['conversation']}")
+    tap.check(len(said) > 3 and not any(word in whole for word in (said, "KTM", "green")), "nothing of the talk is in the report")
+    box.stop()
+
+
 def lost(tap, folder):
     """The network computes in a process of its own, which is killed: the audit goes on without a restart."""
     box = Box(folder, "--worker", "build/engine")
@@ -232,6 +271,8 @@ def main():
         box.stop()
     with tempfile.TemporaryDirectory(prefix="v4box-box-") as folder:
         broken(tap, folder)
+    with tempfile.TemporaryDirectory(prefix="v4box-box-") as folder:
+        searched(tap, folder)
     with tempfile.TemporaryDirectory(prefix="v4box-box-") as folder:
         lost(tap, folder)
     return tap.end()
