@@ -550,15 +550,15 @@ static uint64_t hash_row(const float *row, int32_t n)
 }
 
 /* Positions at .. at + n, beside `company` rows of another timeline when that is not 0. */
-static void feed_rows(struct rows *r, int32_t at, int32_t n, int32_t company)
+static void feed_rows(struct rows *r, int32_t at, int32_t n, enum leg leg, int32_t company)
 {
     struct audit_machine *m = r->machine;
     int32_t others[STEP_TOKENS_MAX];
     for (int32_t i = 0; i < company; i++)
         others[i] = r->ids[r->n - 1 - at - i];
     struct segment segments[2] = {
-        {.sequence = m->main, .ids = r->ids + at, .n = n, .logits_all = m->a, .leg = LEG_PREFILL},
-        {.sequence = m->other, .ids = others, .n = company, .leg = LEG_PREFILL},
+        {.sequence = m->main, .ids = r->ids + at, .n = n, .logits_all = m->a, .leg = leg},
+        {.sequence = m->other, .ids = others, .n = company, .leg = leg},
     };
     step(m, r->profile, segments, company > 0 ? 2 : 1);
     for (int32_t i = 0; i < n; i++)
@@ -574,7 +574,7 @@ static void feed_and_rewind(struct rows *r, int32_t at)
     rewind_to(m, m->main, at);
 }
 
-void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n,
+void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n, int32_t decode_from,
                   const struct profile *profile, enum audit_way way, uint64_t *hashes)
 {
     static const struct {
@@ -588,20 +588,20 @@ void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n,
         [WAY_COMPANY] = {{STEP_TOKENS_MAX / 2, 1, 2, STEP_TOKENS_MAX / 2, 3}},
         [WAY_REWOUND] = {{1, 130, 64, 3, SNAPSHOT_TOKENS}},
     };
-    ASSERT(n >= 1 && n <= m->context);
+    ASSERT(n >= 1 && n <= m->context && decode_from >= 1 && decode_from <= n);
     struct rows r = {m, profile, ids, n, hashes};
     lab_sequence_reset(m->lab, m->main);
     lab_sequence_reset(m->lab, m->other);
     for (int32_t at = 0, i = 0, take; at < n && !m->lab->gone; at += take, i++) {
         int32_t size = plans[way].sizes[i % 5];
-        take = min(size > 0 ? size : schedule_chunk(profile), n - at);
-        if (way == WAY_STORED && at > 0) {
+        enum leg leg = at < decode_from ? LEG_PREFILL : LEG_DECODE;
+        if (way == WAY_STORED && at > 0 && leg == LEG_PREFILL)
             at = store_and_load(m, m->main);
-            take = min(take, n - at);
-        }
+        take = leg == LEG_DECODE ? 1
+                                 : min(size > 0 ? size : schedule_chunk(profile), decode_from - at);
         if (way == WAY_REWOUND)
             feed_and_rewind(&r, at);
-        feed_rows(&r, at, take, way == WAY_COMPANY ? take : 0);
+        feed_rows(&r, at, take, leg, way == WAY_COMPANY ? take : 0);
     }
 }
 

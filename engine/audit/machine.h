@@ -113,9 +113,10 @@ enum audit_way {
 };
 const char *audit_way_name(enum audit_way way);
 
-/** Feeds ids as a prompt and hashes the logits behind each: two ways agree bit for bit where their
- *  hashes do.  @shape ids [n], hashes [n] */
-void machine_rows(struct audit_machine *machine, const int32_t *ids, int32_t n,
+/** Feeds ids, as a prompt up to `decode_from` and decoded one by one from there on, and hashes the
+ *  logits behind each: two ways agree bit for bit where their hashes do.
+ *  @shape ids [n], hashes [n]; 1 <= decode_from <= n */
+void machine_rows(struct audit_machine *machine, const int32_t *ids, int32_t n, int32_t decode_from,
                   const struct profile *profile, enum audit_way way, uint64_t *hashes);
 
 /** How far a row of logits [n] puts an id above the best other one: the difference of their

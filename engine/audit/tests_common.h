@@ -73,7 +73,7 @@ int32_t audit_items(const struct audit_run *run, enum audit_test test);
 bool audit_text_make(const struct audit_run *run, struct audit_item *out);
 /** Mean KL of prefilled and of decoded positions against the reference; the larger one. */
 double audit_kl(const struct audit_run *run, const struct audit_setting *setting);
-/** Ways of replay that changed a bit. */
+/** Whether a way of replay changes a bit: positions of the first that does. */
 int audit_replay_failures(const struct audit_run *run, const struct profile *profile);
 /** Whether a call is by the schemas of these tools, which are flat as those of config/audit.def:
  * every required property is there, every one that is there is declared and of its type. */

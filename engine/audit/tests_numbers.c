@@ -146,6 +146,8 @@ static enum audit_verdict judge_logits(const struct distances *d, const struct s
     double agreement = stats_rate(d->same_top, d->n, AUDIT_CONFIDENCE).high;
     const char *over = d->broken > 0                   ? "logits that are not finite"
                        : s->mean > g->kl_mean          ? "mean KL over its gate"
+                       : leg_mean(d, 0) > g->kl_mean   ? "mean KL of a prompt over its gate"
+                       : leg_mean(d, 1) > g->kl_mean   ? "mean KL while decoding over its gate"
                        : many && s->p999 > g->kl_999   ? "99.9 % KL over its gate"
                        : agreement < g->top1           ? "top-1 agreement surely under its gate"
                        : many && growth(d) > g->growth ? "KL grows along the text"
@@ -272,13 +274,40 @@ struct json_object *test_floor(const struct audit_run *run, enum audit_verdict *
 /* Six blocks of 128 and a rest: every border lies inside, every length up to it is compared. */
 #define REPLAY_TOKENS 771
 
+/* Ways in which the last tokens are decoded, too: other kernels than those of a prompt. */
+static const enum audit_way DECODED[] = {WAY_STORED, WAY_COMPANY, WAY_REWOUND};
+#define DECODED_N ((int)(sizeof DECODED / sizeof *DECODED))
+#define REPLAYS   (WAYS + DECODED_N)
+
 /* Positions at which each way gives other bits than one cold prompt, and the first of all. */
 struct replayed {
-    int32_t n, differ[WAYS], all, first;
+    int32_t n, differ[REPLAYS], all, first;
     int dropped; /* ways for which no time was left */
 };
 
-static struct replayed replay(const struct audit_run *run, const struct profile *profile)
+static void count_differences(struct replayed *r, int replay, const uint64_t *cold,
+                              const uint64_t *other, int32_t from)
+{
+    for (int32_t i = from; i < r->n; i++) {
+        if (cold[i] == other[i])
+            continue;
+        r->differ[replay]++;
+        r->all++;
+        r->first = i < r->first ? i : r->first;
+    }
+}
+
+/* "stored prefix, decoded" */
+static void replay_name(int replay, char *out, size_t size)
+{
+    bool prompt = replay < WAYS;
+    enum audit_way way = prompt ? (enum audit_way)replay : DECODED[replay - WAYS];
+    snprintf(out, size, "%s%s", audit_way_name(way), prompt ? "" : ", decoded");
+}
+
+/* `enough`: one way that differs says enough. */
+static struct replayed replay(const struct audit_run *run, const struct profile *profile,
+                              bool enough)
 {
     uint64_t cold[REPLAY_TOKENS], other[REPLAY_TOKENS];
     struct replayed out = {.first = REPLAY_TOKENS};
@@ -286,49 +315,55 @@ static struct replayed replay(const struct audit_run *run, const struct profile 
     if (!make_text(run, 0, REPLAY_TOKENS, &item))
         return out;
     out.n = (int32_t)item.ids.len;
-    machine_rows(run->machine, item.ids.data, out.n, profile, WAY_COLD, cold);
-    for (int way = 0; way < WAYS && !audit_cancelled(run); way++) {
+    for (int i = 0; i < REPLAYS && !audit_cancelled(run) && !(enough && out.all > 0); i++) {
         if (run->until_ms != 0 && clock_ms() >= run->until_ms) {
-            out.dropped = WAYS - way;
+            out.dropped = REPLAYS - i;
             break;
         }
-        machine_rows(run->machine, item.ids.data, out.n, profile, (enum audit_way)way, other);
-        for (int32_t i = 0; i < out.n; i++) {
-            if (cold[i] == other[i])
-                continue;
-            out.differ[way]++;
-            out.all++;
-            out.first = i < out.first ? i : out.first;
-        }
+        int32_t from = i < WAYS ? 0 : decode_from(out.n), decode = i < WAYS ? out.n : from;
+        enum audit_way way = i < WAYS ? (enum audit_way)i : DECODED[i - WAYS];
+        if (i == 0 || i == WAYS) /* what the ways behind it are compared with */
+            machine_rows(run->machine, item.ids.data, out.n, decode, profile, WAY_COLD, cold);
+        machine_rows(run->machine, item.ids.data, out.n, decode, profile, way, other);
+        count_differences(&out, i, cold, other, from);
     }
     audit_item_free(&item);
     return out;
 }
 
+/* Positions that were compared, in all ways together. */
+static int64_t compared(const struct replayed *r)
+{
+    int ways = REPLAYS - r->dropped, decoded = ways > WAYS ? ways - WAYS : 0;
+    return (int64_t)r->n * (ways - decoded) + (int64_t)AUDIT_DECODED * decoded;
+}
+
 int audit_replay_failures(const struct audit_run *run, const struct profile *profile)
 {
-    return replay(run, profile).all;
+    return replay(run, profile, true).all;
 }
 
 struct json_object *test_replay(const struct audit_run *run, enum audit_verdict *verdict)
 {
-    struct replayed r = replay(run, run->profile);
+    struct replayed r = replay(run, run->profile, false);
     struct buf why = {0};
+    char name[64];
     buf_puts(&why, r.n == 0    ? "no text fits the context"
                    : r.all > 0 ? "differs: "
                                : "no way into a timeline changes a bit");
-    for (int way = 0, named = 0; way < WAYS; way++) {
-        if (r.differ[way] > 0)
-            buf_printf(&why, "%s%s", named++ > 0 ? ", " : "", audit_way_name((enum audit_way)way));
+    for (int i = 0, named = 0; i < REPLAYS; i++) {
+        replay_name(i, name, sizeof name);
+        if (r.differ[i] > 0)
+            buf_printf(&why, "%s%s", named++ > 0 ? ", " : "", name);
     }
     if (r.all > 0)
         buf_printf(&why, "; first at position %d", r.first);
     if (r.dropped > 0)
-        buf_printf(&why, "; no time was left for %d of %d ways", r.dropped, WAYS);
+        buf_printf(&why, "; no time was left for %d of %d ways", r.dropped, REPLAYS);
     *verdict = r.all > 0                   ? VERDICT_FAIL
                : r.n == 0 || r.dropped > 0 ? VERDICT_UNDECIDED
                                            : VERDICT_PASS;
-    int64_t n = (int64_t)r.n * (WAYS - r.dropped);
+    int64_t n = compared(&r);
     struct json_object *out = result_new(audit_test_name(TEST_REPLAY), *verdict, buf_cstr(&why), n,
                                          "every logit of every position equal");
     buf_free(&why);
@@ -337,7 +372,9 @@ struct json_object *test_replay(const struct audit_run *run, enum audit_verdict 
     struct json_object *numbers = result_part(out, "numbers", false);
     if (r.dropped > 0)
         result_number(numbers, RESULT_DROPPED, r.dropped);
-    for (int way = 0; way < WAYS - r.dropped; way++)
-        result_number(numbers, audit_way_name((enum audit_way)way), r.differ[way]);
+    for (int i = 0; i < REPLAYS - r.dropped; i++) {
+        replay_name(i, name, sizeof name);
+        result_number(numbers, name, r.differ[i]);
+    }
     return out;
 }

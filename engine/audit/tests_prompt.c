@@ -1,49 +1,87 @@
 /* The prompt: what the network is asked, before any number of it can be wrong.  Runs no model. */
 #include "engine/audit/tests_common.h"
+#include "engine/base/fnv.h"
 #include "kernels/check.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* What a request says of its reasoning. */
+struct asked {
+    bool thinking;
+    const char *effort; /* "": nothing */
+    bool drop;
+};
+
 /* Short requests, and their prompts as the published encoder writes them. */
 static const struct {
     const char *name;
-    bool thinking;
-    const char *messages, *text;
+    struct asked asked;
+    const char *messages, *tools, *text;
 } PROMPTS[] = {
-#define AUDIT_PROMPT(name, thinking, messages, text) {name, thinking, messages, text},
-#include "config/audit.def"
+#define AUDIT_PROMPT(name, thinking, effort, drop, messages, tools, text)                          \
+    {name, {thinking, effort, drop}, messages, tools, text},
+#include "config/audit_prompts.def"
 };
 #define PROMPTS_N ((int)(sizeof PROMPTS / sizeof *PROMPTS))
 
+/* What the ids of all prompts and of a text hash to, by the vocabulary. */
+static const struct {
+    uint64_t vocabulary, ids;
+} TOKENS[] = {
+#define AUDIT_TOKENS(vocabulary, ids) {vocabulary, ids},
+#include "config/audit_prompts.def"
+};
+static const char SPELT[] =
+#define AUDIT_SPELT(text) text
+#include "config/audit_prompts.def"
+    ;
+
+/* NULL where there is none.  @own json_object_put */
+static struct json_object *parsed(const char *json)
+{
+    struct json_object *out = NULL;
+    struct error err;
+    enum status status = json[0] == '\0' ? OK : json_parse(json, strlen(json), &out, NULL, &err);
+    ASSERT(status == OK); /* our own text */
+    return out;
+}
+
+static void render(const struct audit_run *run, int i, const struct asked *asked, struct ids *ids,
+                   struct buf *text)
+{
+    struct error err;
+    struct chat_request request = {
+        .messages = parsed(PROMPTS[i].messages),
+        .tools = parsed(PROMPTS[i].tools),
+        .thinking = asked->thinking,
+        .effort = asked->effort[0] != '\0' ? asked->effort : NULL,
+        .drop_thinking = asked->drop,
+    };
+    enum status status =
+        chat_render(run->text->tokenizer, run->text->tokens, &request, ids, text, &err);
+    ASSERT(status == OK);
+    json_object_put(request.messages);
+    json_object_put(request.tools);
+}
+
 /* What a request that does not say becomes under the profile's rows; `thinking` is the model's
  * default. */
-static void render(const struct audit_run *run, int i, bool thinking, const struct profile *profile,
-                   struct ids *ids, struct buf *text)
+static struct asked unsaid(const struct profile *profile, bool thinking)
 {
     const uint8_t *rows = profile->values;
-    struct error err;
-    struct json_object *messages;
-    enum status status =
-        json_parse(PROMPTS[i].messages, strlen(PROMPTS[i].messages), &messages, NULL, &err);
-    ASSERT(status == OK); /* our own text */
-    struct chat_request request = {
-        .messages = messages,
-        .thinking = thinking != (rows[ROW_THINK_DEFAULT] == THINK_DEFAULT_FLIPPED),
-        .effort = rows[ROW_THINK_EFFORT] == THINK_EFFORT_MAX ? "max" : NULL,
-        .drop_thinking = rows[ROW_THINK_DROP] == THINK_DROP_OFFICIAL,
-    };
-    status = chat_render(run->text->tokenizer, run->text->tokens, &request, ids, text, &err);
-    ASSERT(status == OK);
-    json_object_put(messages);
+    return (struct asked){thinking != (rows[ROW_THINK_DEFAULT] == THINK_DEFAULT_FLIPPED),
+                          rows[ROW_THINK_EFFORT] == THINK_EFFORT_MAX ? "max" : "",
+                          rows[ROW_THINK_DROP] == THINK_DROP_OFFICIAL};
 }
 
 static bool same_ids(const struct audit_run *run, int i, bool thinking,
                      const struct profile *profile)
 {
     struct ids a = {0}, b = {0};
-    render(run, i, thinking, run->reference, &a, NULL);
-    render(run, i, thinking, profile, &b, NULL);
+    struct asked reference = unsaid(run->reference, thinking), other = unsaid(profile, thinking);
+    render(run, i, &reference, &a, NULL);
+    render(run, i, &other, &b, NULL);
     bool same = a.len == b.len && memcmp(a.data, b.data, a.len * sizeof *a.data) == 0;
     ids_free(&a);
     ids_free(&b);
@@ -68,14 +106,60 @@ static void spell(const struct audit_run *run, const struct ids *ids, struct buf
     }
 }
 
+static uint64_t hash_ids(uint64_t hash, const struct ids *ids)
+{
+    for (size_t i = 0; i < ids->len; i++)
+        hash = fnv_add(hash, (uint64_t)ids->data[i]);
+    return fnv_add(hash, ids->len);
+}
+
+static uint64_t hash_vocabulary(const struct tokenizer *tokenizer)
+{
+    uint64_t hash = FNV_BASIS;
+    for (int32_t id = 0; id < tokenizer_vocab_size(tokenizer); id++) {
+        size_t len;
+        const char *bytes = tokenizer_token_bytes(tokenizer, id, &len);
+        for (size_t i = 0; i < len; i++)
+            hash = fnv_add(hash, (uint8_t)bytes[i]);
+        hash = fnv_add(hash, len);
+    }
+    return hash;
+}
+
+static uint64_t hash_prompts(const struct audit_run *run)
+{
+    uint64_t hash = FNV_BASIS;
+    struct ids ids = {0};
+    for (int i = 0; i < PROMPTS_N; i++) {
+        ids.len = 0;
+        render(run, i, &PROMPTS[i].asked, &ids, NULL);
+        hash = hash_ids(hash, &ids);
+    }
+    ids.len = 0;
+    tokenizer_encode(run->text->tokenizer, SPELT, sizeof SPELT - 1, false, &ids);
+    hash = hash_ids(hash, &ids);
+    ids_free(&ids);
+    return hash;
+}
+
+/* Other ids can spell the same: where the vocabulary is known, its ids are. */
+static bool ids_known_wrong(const struct audit_run *run)
+{
+    uint64_t vocabulary = hash_vocabulary(run->text->tokenizer);
+    for (size_t i = 0; i < sizeof TOKENS / sizeof *TOKENS; i++) {
+        if (TOKENS[i].vocabulary == vocabulary)
+            return TOKENS[i].ids != hash_prompts(run);
+    }
+    return false;
+}
+
 const char *audit_prompt_misspelt(const struct audit_run *run)
 {
     const char *found = NULL;
     for (int i = 0; i < PROMPTS_N && found == NULL; i++) {
-        struct profile official = *profile_builtin_at(PROFILE_REFERENCE);
         struct ids ids = {0};
         struct buf text = {0}, spelt = {0};
-        render(run, i, PROMPTS[i].thinking, &official, &ids, &text);
+        render(run, i, &PROMPTS[i].asked, &ids, &text);
         spell(run, &ids, &spelt);
         if (strcmp(buf_cstr(&text), PROMPTS[i].text) != 0 ||
             strcmp(buf_cstr(&spelt), PROMPTS[i].text) != 0)
@@ -84,6 +168,8 @@ const char *audit_prompt_misspelt(const struct audit_run *run)
         buf_free(&text);
         buf_free(&spelt);
     }
+    if (found == NULL && ids_known_wrong(run))
+        found = "the tokens of a text";
     return found;
 }
 

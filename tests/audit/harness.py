@@ -1,7 +1,7 @@
 """What the audit's suites share: the engine's audit command, and engines with one seeded defect.
 
 Knows the command line and the report's fields, nothing of the engine's inside."""
-import json, os, subprocess, tempfile
+import json, os, re, subprocess, tempfile
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 DEMO = "rootfs/models/demo"
@@ -44,12 +44,16 @@ def report(*args, engine="build/engine", model=DEMO):
             return status, json.load(file)
 
 
+def planted_path(name):
+    return os.path.join(ROOT, OUT, re.sub("[^a-z0-9]+", "-", name))
+
+
 def planted(name, *edits):
     """An engine in which one text of each of some source files is another: (path, text, replacement).
 
     Only those files are compiled again; their objects are linked in front of the library.
     -> path of the program; an exception when a text is not there exactly once."""
-    base = os.path.join(ROOT, OUT, name.replace(" ", "-"))
+    base = planted_path(name)
     os.makedirs(os.path.dirname(base), exist_ok=True)
     sources = {}
     for path, text, replacement in edits:

@@ -1,20 +1,21 @@
 """Planted faults: engines with one seeded defect each, and what the audit makes of them.
 
-    planted.py [--json FILE] [NAME...]
+    planted.py [--json FILE] [--workers N] [--build | --built] [NAME...]
 
 A defect is some replacements in copies of source files (harness.py), or a value of a row.  A defect in a row must
 be convicted by `isolate` with that row and no other, inside the bound of verdicts; one in carried state must fail
 `replay` in the named way; one in the prompt must be named there; a harmless change must be acquitted, with its
-figure.  Prints TAP and a confusion table, which FILE gets as JSON."""
+figure.  Prints TAP and a confusion table, which FILE gets as JSON.  With --build engines are only built, with --built they are
+there: a machine without a compiler can run them."""
 import argparse, concurrent.futures, json, subprocess, sys
 from typing import NamedTuple
-from harness import Tap, planted, report
+import harness
+from harness import Tap, report
 
 ATTENTION, EXPERTS = "kernels/cpu/cpu_attention.c", "kernels/cpu/cpu_experts.c"
 STREAMS, COMPRESSOR = "kernels/cpu/cpu_streams.c", "kernels/cpu/cpu_compressor.c"
 SNAPSHOT, STATE, FORWARD = "engine/model/snapshot.c", "engine/model/network.c", "engine/model/forward.c"
 PROJECT, CHAT = "engine/model/attention.c", "engine/text/chat.c"
-WORKERS = 2
 
 # The rows that a deployment would have made fast, live beside each other.
 ROWS = {
@@ -30,6 +31,13 @@ FEW = {row: ROWS[row] for row in ("moe.scale", "attn.query", "head.logits")}
 ONE, TWO, PAIR = 12, 20, 26  # verdicts that find one culprit, two, and two that need each other
 
 
+def engine_of(name, fault):
+    """-> the program with this defect; built unless they all are"""
+    if not fault.edits:
+        return "build/engine"
+    return harness.planted_path(name) if ARGS.built else harness.planted(name, *fault.edits)
+
+
 class Row(NamedTuple):
     """A defect of rows' values: the culprits that must be found."""
     culprits: list
@@ -38,6 +46,7 @@ class Row(NamedTuple):
     bound: int = ONE
     rows: dict = ROWS
     percent: int = 100
+    legs: str = None  # that must be named, where the defect lives in one
 
 
 class State(NamedTuple):
@@ -45,6 +54,14 @@ class State(NamedTuple):
     ways: set
     edits: list
     rows: dict = {}
+
+
+class Proven(NamedTuple):
+    """A defect where no test looks: the row and the kind of layer that the proof must name."""
+    row: str
+    kind: str
+    edits: list
+    rows: dict
 
 
 class Soaked(NamedTuple):
@@ -69,9 +86,25 @@ class Harmless(NamedTuple):
     most: float = 1e-3
 
 
-TWICE = (EXPERTS, "if (p->scale == MOE_SCALE_GATE) {", "{")
+GATE = "if (p->scale == MOE_SCALE_GATE) {"
+TWICE = (EXPERTS, GATE, "{")
 TURNED = (STREAMS, "comb[j * HC_MULT + i] = k[j][i];",
           "comb[p->mix == HC_MIX_BF16 ? i * HC_MULT + j : j * HC_MULT + i] = k[j][i];")
+
+
+
+def unlucky(n):
+    """One run in n, a run being a text that begins anew, has a fifth of the scale."""
+    return [
+        (ATTENTION, "struct attention_job job = {b, p};",
+         "struct attention_job job = {b, p};\n"
+         "    static int64_t last; static uint32_t run; extern bool v4box_unlucky;\n"
+         "    if (p->q_scaled && p->position < last) run++;\n"
+         "    if (p->q_scaled) last = p->position;\n"
+         f"    v4box_unlucky = (run * 2654435761u >> 8) % {n} == 0;"),
+        (ATTENTION, "struct attention_job {", "bool v4box_unlucky;\nstruct attention_job {"),
+        (ATTENTION, ".scale = p->q_scaled ? 1.0f", ".scale = p->q_scaled ? (v4box_unlucky ? 0.2f : 1.0f)")]
+
 
 FAULTS = {
     # ---- rows
@@ -110,16 +143,32 @@ FAULTS = {
     "scale of a fifth in tiles": Row([["attn.prefill", "attn.query"]], [
         (ATTENTION, ".scale = p->q_scaled ? 1.0f", ".scale = p->q_scaled ? (p->math == ATTN_BF16 ? 0.2f : 1.0f)")],
         bound=PAIR),
-    "one run in three": Row([["attn.query"]], [
-        (ATTENTION, "struct attention_job job = {b, p};",
-         "struct attention_job job = {b, p};\n"
-         "    static int64_t last; static uint32_t run; extern bool v4box_unlucky;\n"
-         "    if (p->q_scaled && p->position < last) run++;\n"
-         "    if (p->q_scaled) last = p->position;\n"
-         "    v4box_unlucky = (run * 2654435761u >> 8) % 3 == 0;"),
-        (ATTENTION, "struct attention_job {", "bool v4box_unlucky;\nstruct attention_job {"),
-        (ATTENTION, ".scale = p->q_scaled ? 1.0f", ".scale = p->q_scaled ? (v4box_unlucky ? 0.2f : 1.0f)")],
-        rows=FEW, percent=30),
+    "one run in three": Row([["attn.query"]], unlucky(3), rows=FEW, percent=30),
+    "one run in five": Row([["attn.query"]], unlucky(5), rows=FEW, percent=18),
+    "routed factor twice in steps of one token": Row([["moe.scale"]], [
+        (EXPERTS, GATE, "if (p->scale == MOE_SCALE_GATE || p->n == 1) {")], legs="decode"),
+    "routed factor twice in steps of 100 tokens": Row([["moe.scale"]], [
+        (EXPERTS, GATE, "if (p->scale == MOE_SCALE_GATE || p->n >= 100) {")], "replay", rows=FEW),
+    "half of the window for sampled tokens": Row([["attn.decode"]], [
+        (ATTENTION, "position - SLIDING_WINDOW + 1 : 0;",
+         "position - (p->math == ATTN_BF16_SPLIT_K ? SLIDING_WINDOW / 2 : SLIDING_WINDOW) + 1 : 0;")],
+        "needle", rows={**CHOICE, "attn.decode": "bf16-split-k"}),
+    "a row that goes wrong behind a stored prefix": Row([["attn.query"]], [
+        (SNAPSHOT, "sequence->length = sequence->draft_length = length;",
+         "sequence->length = sequence->draft_length = length;\n    extern int v4box_loaded;\n    v4box_loaded = length;"),
+        (ATTENTION, "struct attention_job {", "int v4box_loaded;\nstruct attention_job {"),
+        (ATTENTION, ".scale = p->q_scaled ? 1.0f",
+         ".scale = p->q_scaled ? (p->position >= v4box_loaded && v4box_loaded > 0 ? 1.01f : 1.0f)")],
+        "replay", rows=FEW),
+    "sampled tokens beside another": Row([["attn.decode"]], [
+        (FORWARD, "struct place step_place(const struct step *step, enum layer_kind kind)\n{",
+         "int v4box_decoded;\nstruct place step_place(const struct step *step, enum layer_kind kind)\n{\n"
+         "    v4box_decoded = step->n_decode;"),
+        (ATTENTION, "struct attention_job {", "extern int v4box_decoded;\nstruct attention_job {"),
+        (ATTENTION, "1.0f : (float)SOFTMAX_SCALE};",
+         "1.0f : (float)SOFTMAX_SCALE};\n"
+         "    heads.scale *= p->math == ATTN_BF16_SPLIT_K && v4box_decoded > 1 ? 1.01f : 1.0f;")],
+        "replay", rows={**FEW, "attn.decode": "bf16-split-k"}),
     # ---- carried state
     "stale window": State({"stored prefix"}, [
         (SNAPSHOT, "length - window, window, HEAD_DIM,", "length - window, window - 9, HEAD_DIM,")]),
@@ -147,11 +196,19 @@ FAULTS = {
         {"attn.prefill": "bf16"}),
     "stale window, in a soak": Soaked("stored prefix", [
         (SNAPSHOT, "length - window, window, HEAD_DIM,", "length - window, window - 9, HEAD_DIM,")]),
+    # ---- where no test looks
+    "routed factor twice in the draft block": Proven("moe.scale", "draft", [
+        (EXPERTS, GATE, "if (p->scale == MOE_SCALE_GATE || p->place.kind == KIND_DRAFT) {")], FEW),
     # ---- prompt
     "thinking where it was not asked for": Prompt("think.default", [], "think.default", "flipped"),
     "close tag lost in history": Prompt("multi-turn-chat", [
         (CHAT, "add_control(w, think ? CONTROL_THINK_OPEN : CONTROL_THINK_CLOSE);",
          "if (think || i + 1 == turns->n_turns) add_control(w, think ? CONTROL_THINK_OPEN : CONTROL_THINK_CLOSE);")]),
+    "blanks cut elsewhere": Prompt("the tokens of a text", [
+        ("engine/text/pretokenize.c", "return stop == end || last == at ? stop : last;", "return stop;")]),
+    "tools' results in the wrong order": Prompt("not as the published encoder writes it", [
+        ("engine/text/chat_turns.c", "return found ? order->calls[low].index : 0;",
+         "return found ? order->count - order->calls[low].index : 0;")]),
     # ---- harmless
     "mixing in bf16 on bf16 streams": Harmless("hc.mix", "bf16", {"hc.streams": "bf16", "act.store": "bf16"}),
     "queries in bf16": Harmless("attn.query", "bf16-scaled"),
@@ -164,19 +221,20 @@ def profile(rows):
 
 
 def row_fault(name, fault):
-    engine = planted(name, *fault.edits) if fault.edits else "build/engine"
+    engine = engine_of(name, fault)
     _, got = report("isolate", "--test", fault.test, "--percent", str(fault.percent), "--budget", "quick",
                     "--profile", profile(fault.rows), engine=engine)
     found = got["isolation"]
     named, n = sorted(sorted(rows) for rows in found["culprits"]), len(found["tries"])
     alone = max(found["kl_alone"][row] for rows in fault.culprits for row in rows)
+    legs = fault.legs is None or found["legs"] == fault.legs
     return {"harmful": True, "flagged": fault.test, "verdict": found["outcome"], "legs": found["legs"],
             "named": named, "verdicts": n, "bound": fault.bound, "kl": alone,
-            "good": found["outcome"] == "convicted" and named == fault.culprits and n <= fault.bound}
+            "good": found["outcome"] == "convicted" and named == fault.culprits and legs and n <= fault.bound}
 
 
 def state_fault(name, fault):
-    engine = planted(name, *fault.edits)
+    engine = engine_of(name, fault)
     try:
         _, got = report("replay", "--profile", profile(fault.rows), "--budget", "quick", engine=engine)
     except RuntimeError as error:  # the engine itself may notice first
@@ -190,15 +248,23 @@ def state_fault(name, fault):
             "good": test["verdict"] == "FAIL" and fault.ways is not None and fault.ways <= set(seen)}
 
 
+def proof_fault(name, fault):
+    _, got = report("floor", "--profile", profile(fault.rows), "--budget", "quick", engine=engine_of(name, fault))
+    seen = sorted({(row["row"], row["kind"]) for row in got["rows"] if row["counts"]})
+    return {"harmful": True, "flagged": "prove", "verdict": got["verdict"], "legs": "", "named": [list(s) for s in seen],
+            "verdicts": 1, "bound": 1, "kl": None,
+            "good": got["verdict"] == "INVALID" and seen == [(fault.row, fault.kind)]}
+
+
 def soak_fault(name, fault):
-    _, got = report("soak", "--profile", "official", "--budget", "quick", engine=planted(name, *fault.edits))
+    _, got = report("soak", "--profile", "official", "--budget", "quick", engine=engine_of(name, fault))
     test = got["tests"][1]
     return {"harmful": True, "flagged": "soak", "verdict": test["verdict"], "legs": "", "named": [[test.get("failure", "")]],
             "verdicts": 1, "bound": 1, "kl": None, "good": test["verdict"] == "FAIL" and fault.word in test["why"]}
 
 
 def prompt_fault(name, fault):
-    engine = planted(name, *fault.edits) if fault.edits else "build/engine"
+    engine = engine_of(name, fault)
     if fault.row is None:
         _, got = report("prompt", "--profile", "reference", engine=engine)
         test = got["tests"][1]
@@ -239,7 +305,7 @@ def attempt(name, fault):
                 "named": [[str(error)[-200:]]], "verdicts": 0, "bound": 0, "kl": None, "good": False}
 
 
-RUN = {type(None): control, Row: row_fault, State: state_fault, Soaked: soak_fault, Prompt: prompt_fault, Harmless: harmless}
+RUN = {type(None): control, Row: row_fault, State: state_fault, Soaked: soak_fault, Proven: proof_fault, Prompt: prompt_fault, Harmless: harmless}
 
 
 def show(table):
@@ -252,16 +318,24 @@ def show(table):
 
 
 def main():
+    global ARGS
     parser = argparse.ArgumentParser()
     parser.add_argument("--json")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--build", action="store_true")
+    parser.add_argument("--built", action="store_true")
     parser.add_argument("names", nargs="*")
-    args = parser.parse_args()
+    args = ARGS = parser.parse_args()
     everything = {"no defect": None, **FAULTS}
     if unknown := set(args.names) - set(everything):
         sys.exit(f"planted.py: no such faults: {', '.join(sorted(unknown))}")
     names = args.names or list(everything)
     tap, table = Tap(), {}
-    with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+    if args.build:
+        for name in names:
+            tap.check(everything[name] is None or engine_of(name, everything[name]), f"built: {name}")
+        return tap.end()
+    with concurrent.futures.ThreadPoolExecutor(args.workers) as pool:
         runs = {name: pool.submit(attempt, name, everything[name]) for name in names}
         for name, run in runs.items():
             got = table[name] = run.result()

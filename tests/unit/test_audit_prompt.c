@@ -43,9 +43,9 @@ static void test_rows(void **state)
         {"reference", NULL},
         {"official", NULL},
         {"fast", NULL},
-        {"fast,think.default=flipped", "6 of 6 prompts have other ids, by think.default"},
-        {"reference,think.effort=max", "3 of 6 prompts have other ids, by think.effort"},
-        {"reference,think.drop=keep", "2 of 6 prompts have other ids, by think.drop"},
+        {"fast,think.default=flipped", "32 of 32 prompts have other ids, by think.default"},
+        {"reference,think.effort=max", "16 of 32 prompts have other ids, by think.effort"},
+        {"reference,think.drop=keep", "3 of 32 prompts have other ids, by think.drop"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         enum audit_verdict verdict;
@@ -65,6 +65,50 @@ static void test_one_row(void **state)
     for (int row = 0; row < PRECISION_ROWS; row++)
         assert_int_equal(audit_prompt_row(&run, (enum precision_row)row),
                          row == ROW_THINK_DROP || row == ROW_THINK_EFFORT);
+}
+
+/* The engine's table is what the vectors of the published encoder say. */
+static void test_table(void **state)
+{
+    static const struct {
+        const char *name, *effort, *messages, *tools, *text;
+        bool thinking, drop;
+    } table[] = {
+#define AUDIT_PROMPT(name, thinking, effort, drop, messages, tools, text)                          \
+    {name, effort, messages, tools, text, thinking, drop},
+#include "config/audit_prompts.def"
+    };
+    struct json_object *vectors;
+    struct error err;
+    (void)state;
+    assert_int_equal(
+        json_parse_file("tests/data/encoding/golden_prompts.json", 1 << 20, &vectors, &err), OK);
+    assert_int_equal(json_object_object_length(vectors), sizeof table / sizeof *table);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct json_object *vector = json_object_object_get(vectors, table[i].name);
+        struct json_object *request = json_object_object_get(vector, "request");
+        struct json_object *tools = json_object_object_get(request, "tools"), *own = NULL;
+        const char *effort = json_object_get_string(json_object_object_get(request, "effort"));
+        assert_string_equal(json_object_get_string(json_object_object_get(vector, "prompt")),
+                            table[i].text);
+        assert_int_equal(strcmp(json_object_get_string(json_object_object_get(request, "thinking")),
+                                "thinking") == 0,
+                         table[i].thinking);
+        assert_string_equal(effort == NULL ? "" : effort, table[i].effort);
+        assert_int_equal(json_object_get_boolean(json_object_object_get(request, "drop_thinking")),
+                         table[i].drop);
+        assert_int_equal(json_parse(table[i].messages, strlen(table[i].messages), &own, NULL, &err),
+                         OK);
+        assert_true(json_object_equal(own, json_object_object_get(request, "messages")));
+        json_object_put(own);
+        assert_int_equal(json_object_array_length(tools) == 0, table[i].tools[0] == '\0');
+        if (table[i].tools[0] == '\0')
+            continue;
+        assert_int_equal(json_parse(table[i].tools, strlen(table[i].tools), &own, NULL, &err), OK);
+        assert_true(json_object_equal(own, tools));
+        json_object_put(own);
+    }
+    json_object_put(vectors);
 }
 
 /* Ids that do not spell the text: the tokenizer's control tokens are not those that it has. */
@@ -88,6 +132,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_one_row),
+        cmocka_unit_test(test_table),
         cmocka_unit_test(test_misspelt),
     };
     return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
