@@ -50,6 +50,10 @@
 #define UPDATE_MS        3600000 /* for all of it: 16 MB over 64 kbit/s take 34 minutes */
 #define UPDATE_ANSWER_MS 120000  /* writing and reading back 16 MB; the firmware's variables */
 #define UPDATE_BOARD     "v4box-x86_64"
+#define UPDATE_FILE      "v4box.update" /* of a USB stick */
+#define FETCH_STALL_MS   30000          /* a server that says nothing for so long has gone */
+#define FETCH_WHY_BYTES  128
+#define FETCH_HEAD_BYTES 8192 /* of an answer: what common servers allow */
 /* The public half of tests/data/update/development.key, which anybody has: a box that trusts it
    says so. */
 #define UPDATE_KEY_PUBLISHED "42b656326e97149aa1c76539f5f98d547dc417d27b8308889dec02b951d67786"

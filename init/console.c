@@ -135,10 +135,9 @@ static bool run_stream(const struct console *c, const struct command *command, c
                       "a file is sent from another machine, as help says: ssh BOX COMMAND <FILE");
         return false;
     }
-    return print_answer(
-        c, who,
-        client_stream(&client, path, request, sends ? STDIN_FILENO : -1,
-                      command->target == TARGET_MODELS ? CONSOLE_JOB_MS : UPDATE_ANSWER_MS));
+    return print_answer(c, who,
+                        client_stream(&client, path, request, sends ? STDIN_FILENO : -1,
+                                      sends ? UPDATE_ANSWER_MS : CONSOLE_JOB_MS));
 }
 
 static void add_data(struct text *t, const char *name, const struct client *from)

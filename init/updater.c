@@ -3,8 +3,8 @@
  * that does not run, reads it back, and asks init to try it.  The one program that looks at bytes
  * of an update; init never does.  A request's memory and its view of the EFI partition end with it.
  *
- *   updater serve   answers on UPDATE_SOCK: update (bytes follow), update status, rollback,
- *                   secure-boot, secure-boot enrol (bytes follow)
+ *   updater serve   answers on UPDATE_SOCK: update (bytes follow), update fetch, update usb, update
+ *                   status, rollback, secure-boot, secure-boot enrol (bytes follow)
  *   updater keep    after a good start: renews the fallback program and raises the floor
  */
 #include "config/box.h"
@@ -14,11 +14,13 @@
 #include "init/confine.h"
 #include "init/efi.h"
 #include "init/esp.h"
+#include "init/fetch.h"
 #include "init/files.h"
 #include "init/journal.h"
 #include "init/keyfile.h"
 #include "init/secure.h"
 #include "init/servant.h"
+#include "init/stick.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -26,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define TEXT_BYTES  4096 /* of what `keep` complains about */
@@ -240,6 +243,67 @@ static bool command_update(const struct job *job, struct text *text)
     return try_slot(slot, &b, text);
 }
 
+/* The same, whose bytes come from another place than the console. */
+static bool update_from(const struct job *job, int fd, struct text *text)
+{
+    struct asked asked = *job->asked;
+    struct job own = *job;
+    asked.fd = fd;
+    own.asked = &asked;
+    return command_update(&own, text);
+}
+
+/* Somebody else's bytes are read by a process that may do nothing but pass them on. */
+_Noreturn static void fetch(const struct fetch *from, int out, int why)
+{
+    const char *wrong = "it can not be confined";
+    if (confine_user(BOX_UID_FETCH) == 0 && confine_files(NULL, 0) == 0)
+        wrong = fetch_run(from, out, BUNDLE_HEADER_BYTES + UPDATE_BYTES_MAX);
+    if (wrong != NULL)
+        dprintf(why, "%s", wrong);
+    _exit(0);
+}
+
+static bool command_fetch(const struct job *job, struct text *text)
+{
+    struct fetch from;
+    char why[FETCH_WHY_BYTES];
+    int bytes[2], reason[2];
+    const char *wrong = fetch_parse(&from, job->asked->request.word[2]);
+    if (wrong == NULL && (pipe(bytes) != 0 || pipe(reason) != 0))
+        wrong = strerror(errno);
+    if (wrong != NULL) {
+        text_printf(text, "the address: %s", wrong);
+        return false;
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(job->asked->fd);
+        fetch(&from, bytes[1], reason[1]);
+    }
+    close(bytes[1]);
+    close(reason[1]);
+    bool good = update_from(job, bytes[0], text);
+    close(bytes[0]);
+    ssize_t n = read(reason[0], why, sizeof why);
+    if (!good && n > 0)
+        text_printf(text, " (%.*s)", (int)n, why);
+    waitpid(pid, NULL, 0);
+    return good;
+}
+
+static bool command_usb(const struct job *job, struct text *text)
+{
+    int fd = stick_open(UPDATE_FILE);
+    if (fd < 0) {
+        text_printf(text, "no USB stick with a FAT has a file " UPDATE_FILE);
+        return false;
+    }
+    bool good = update_from(job, fd, text);
+    close(fd);
+    return good;
+}
+
 static bool command_status(const struct job *job, struct text *text)
 {
     if (!mounted(job, false, text))
@@ -329,22 +393,25 @@ static bool command_enrol(const struct job *job, struct text *text)
 
 static const struct {
     const char *command, *verb; /* NULL: none */
+    int words;                  /* both included */
     bool (*run)(const struct job *job, struct text *text);
 } COMMANDS[] = {
-    {"update", NULL, command_update},        {"update", "status", command_status},
-    {"rollback", NULL, command_rollback},    {"secure-boot", NULL, command_secure},
-    {"secure-boot", "enrol", command_enrol},
+    {"update", NULL, 1, command_update},        {"update", "status", 2, command_status},
+    {"update", "fetch", 3, command_fetch},      {"update", "usb", 2, command_usb},
+    {"rollback", NULL, 1, command_rollback},    {"secure-boot", NULL, 1, command_secure},
+    {"secure-boot", "enrol", 2, command_enrol},
 };
 
 static bool dispatch(const struct asked *asked, struct text *text)
 {
     const struct request *request = &asked->request;
-    const char *verb = request->count == 2 ? request->word[1] : NULL;
+    const char *verb = request->count >= 2 ? request->word[1] : NULL;
     struct job job = {.asked = asked};
     for (size_t i = 0; i < sizeof COMMANDS / sizeof COMMANDS[0]; i++) {
         bool same = (verb == NULL) == (COMMANDS[i].verb == NULL) &&
                     (verb == NULL || strcmp(verb, COMMANDS[i].verb) == 0);
-        if (!same || request->count > 2 || strcmp(COMMANDS[i].command, request->word[0]) != 0)
+        if (!same || request->count != COMMANDS[i].words ||
+            strcmp(COMMANDS[i].command, request->word[0]) != 0)
             continue;
         const char *wrong = job_open(&job);
         if (wrong == NULL && !esp_enter())
@@ -354,7 +421,8 @@ static bool dispatch(const struct asked *asked, struct text *text)
         text_printf(text, "%s", wrong);
         return false;
     }
-    text_printf(text, "update status | rollback | secure-boot; sent over SSH: update <FILE, "
+    text_printf(text, "update status | update fetch http://ADDRESS[:PORT]/FILE | update usb | "
+                      "rollback | secure-boot; sent over SSH: update <FILE, "
                       "secure-boot enrol <FILE");
     return false;
 }

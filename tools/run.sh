@@ -3,6 +3,7 @@
 #
 #   tools/run.sh run   [--dir DIR] [--serial SOCKET] [--bare] [--append WORDS] [--overlay FILE.cpio]
 #                      [--disk FILE] [--secure] [--data FILE] [--more FILE] [--stick FILE]
+#                      [--web COMMAND]
 #   tools/run.sh stop  [--dir DIR]
 #   tools/run.sh serve [--dir DIR] [--port PORT]
 #
@@ -12,11 +13,12 @@
 # metal), --append adds kernel command line words, --overlay a second archive over the image.
 # --disk starts from a copy of build/v4box.img as metal does, by its firmware; --data gives such a disk
 # to a kernel started directly, which is there sooner.  --secure takes the firmware that knows Secure
-# Boot, without keys as long as nobody gave it any.  --more is a second disk, --stick one on USB.
+# Boot, without keys as long as nobody gave it any.  --more is a second disk, --stick one on USB;
+# --web starts COMMAND, without commas, for each connection of the box to 10.0.2.100:80.
 set -eu
 cd "$(dirname "$0")/.."
 
-DIR=build/run SERIAL='' BARE=no APPEND='' OVERLAY='' PORT=8080 DISK='' DATA='' MORE='' STICK='' SECURE=no
+DIR=build/run SERIAL='' BARE=no APPEND='' OVERLAY='' PORT=8080 DISK='' DATA='' MORE='' STICK='' WEB='' SECURE=no
 KERNEL=build/v4box-vmlinuz INITRD=build/v4box-initramfs.cpio.zst BASE=build/v4box-base.cpio.zst MODEL=rootfs/models/demo
 FIRMWARE=/usr/share/OVMF/OVMF_CODE_4M.fd FIRMWARE_SECURE=/usr/share/OVMF/OVMF_CODE_4M.secboot.fd FIRMWARE_VARIABLES=/usr/share/OVMF/OVMF_VARS_4M.fd
 MEMORY_MIB=1024     # the image unpacked is 60 MiB, the engine less than 200
@@ -35,7 +37,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     --bare) BARE=yes && shift && continue ;;
     --secure) SECURE=yes && shift && continue ;;
-    --dir | --serial | --append | --overlay | --port | --disk | --data | --more | --stick) [ $# -gt 1 ] || die "$1 needs a value" ;;
+    --dir | --serial | --append | --overlay | --port | --disk | --data | --more | --stick | --web) [ $# -gt 1 ] || die "$1 needs a value" ;;
     *) die "unknown argument '$1'" ;;
     esac
     case $1 in
@@ -48,6 +50,7 @@ while [ $# -gt 0 ]; do
     --data) DATA=$2 ;;
     --more) MORE=$2 ;;
     --stick) STICK=$2 ;;
+    --web) WEB=$2 ;;
     esac
     shift 2
 done
@@ -208,7 +211,7 @@ run() {
     # restrict=on: the guest reaches nobody; the two forwards listen on loopback only.
     qemu-system-x86_64 "${machine[@]}" "${accel[@]}" -smp 2 -m $MEMORY_MIB -display none -no-reboot \
         -pidfile "$DIR/qemu.pid" "${serial[@]}" "${site[@]}" \
-        -netdev "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:$tls-:443,hostfwd=tcp:127.0.0.1:$ssh-:22" \
+        -netdev "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:$tls-:443,hostfwd=tcp:127.0.0.1:$ssh-:22${WEB:+,guestfwd=tcp:10.0.2.100:80-cmd:$WEB}" \
         -device virtio-net-pci,netdev=net -device virtio-rng-pci \
         "${drive[@]}" "${boot[@]}" <&0 &
     local qemu=$! code=0

@@ -137,6 +137,33 @@ def outcome_is(box, words):
     require("last update: " + words in out, "update status says %r" % out)
 
 
+def take_good(box, words, slot):
+    """The same from elsewhere: a command that says where from."""
+    started = time.monotonic()
+    code, out, err = box.ssh(words, seconds=300)
+    require(code == 0 and "in slot %s" % slot in out, "%s: exit %d, %r %r" % (words, code, out, err))
+    tap.note("%s was written after %.1f s" % (words, time.monotonic() - started))
+    equal(box.wait_end(), 0, "QEMU's exit code")
+
+
+def make_stick(name, data, partitions):
+    """A USB stick with an update on it, with a partition table or without one."""
+    path, fat = os.path.join(FOLDER, name), os.path.join(FOLDER, name + ".fat")
+    for file in (path, fat):
+        with open(file, "wb") as f:
+            f.truncate(48 << 20 if file == fat else (49 << 20) if partitions else 48 << 20)
+    equal(tool("mkfs.vfat", fat).returncode, 0, "exit code of mkfs.vfat")
+    with open(os.path.join(FOLDER, "v4box.update"), "wb") as f:
+        f.write(data)
+    equal(tool("mcopy", "-i", fat, f.name, "::/v4box.update").returncode, 0, "exit code of mcopy")
+    if partitions:
+        equal(tool("sfdisk", "-q", path, stdin="label: dos\nstart=2048, type=c\n").returncode, 0, "sfdisk")
+    with open(fat, "rb") as f, open(path, "r+b") as out:
+        out.seek(1 << 20 if partitions else 0)
+        out.write(f.read())
+    return path
+
+
 def esp_file(path):
     """The SHA-256 of a file of the EFI partition, from outside."""
     offset = int(re.search(r'start= *(\d+),.*name="esp"', tool("sfdisk", "-d", DISK).stdout).group(1))
@@ -178,9 +205,15 @@ def refuses(box):
     require(code == 1 and "unknown command" in out, "slot-try is reachable: %r" % out)
 
 
-def first_update(box):
-    """The control of the refusals: the same bytes, whole."""
-    send_good(box, update("good", 3, floor=2), "b")
+def refuses_from_elsewhere(box):
+    for words, reason in [("update usb", "SHA-256"),
+                          ("update fetch http://10.0.2.100/other", "status is not 200"),
+                          ("update fetch http://10.0.2.100:81/update", "can not be reached"),
+                          ("update fetch https://10.0.2.100/update", "signature"),
+                          ("update fetch http://box7/update", "no address in numbers")]:
+        code, out, err = box.ssh(words, seconds=300)
+        require(code == 1 and reason in out, "%s: exit %d, %r %r" % (words, code, out, err))
+    equal(esp_file("/EFI/v4box/b.efi"), esp_file("/EFI/v4box/a.efi"), "slot b from outside")
 
 
 def is_confirmed(box):
@@ -215,16 +248,23 @@ def is_back(box, slot, words):
 
 def quick():
     fresh_disk()
-    with start() as box:
+    good = update("good", 3, floor=2)
+    bad = good[:-1000] + bytes([good[-1000] ^ 1]) + good[-999:]
+    web = "/usr/bin/python3 tests/boot/web.py " + os.path.join(FOLDER, "good.update")
+    with start("--web", web, "--stick", make_stick("bad-stick", bad, False)) as box:
         if not tap.check("a new disk is confirmed in slot a", wait_confirmed, box, "a"):
             return
         tap.check("bad updates are refused, and nothing is written", refuses, box)
-        tap.check("a good update is taken", first_update, box)
-    with start() as box:
+        tap.check("so are those of a USB stick and of a server", refuses_from_elsewhere, box)
+        # refuses() made a file of this name, too.
+        update("good", 3, floor=2)
+        tap.check("a good update is fetched from a server", take_good, box,
+                  "update fetch http://10.0.2.100/update", "b")
+    panics = make_stick("stick", update("panics", 4, sabotage("panic")), True)
+    with start("--stick", panics) as box:
         tap.check("it runs in slot b, is confirmed, and raises the floor", is_confirmed, box)
         tap.check("older ones are refused, and below the floor there is no rollback either", below_the_floor, box)
-        tap.check("an update that panics is taken", send_good, box,
-                  update("panics", 4, sabotage("panic")), "a")
+        tap.check("an update that panics is taken from a USB stick", take_good, box, "update usb", "a")
     with start() as box:
         tap.check("it panics and the machine resets", falls_back, box, "panics")
         tap.check("the kernel said so", require, "sysrq" in box.serial.text,
