@@ -338,6 +338,8 @@
 #define PRECISION_ROWS_MAX 64
 /* Timelines of a worker, each at most once in a step: SESSIONS_MAX, those of a proof, and room. */
 #define LINK_TIMELINES 64
+/* Ranks that compute one network together: eight GPUs are the largest box. */
+#define RANKS_MAX 8
 /* Pools of pieces of a worker: of the prefix cache, its probe, an audit, and room. */
 #define LINK_POOLS 4
 /* Steps on their way: one runs, one waits. */

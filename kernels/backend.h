@@ -26,7 +26,9 @@
 #ifndef V4BOX_KERNELS_BACKEND_H
 #define V4BOX_KERNELS_BACKEND_H
 
+#include "config/limits.h"
 #include "config/model.h"
+#include "kernels/meeting.h"
 #include "kernels/tensor.h"
 #include "kernels/witness.h"
 
@@ -279,6 +281,13 @@ struct expert {
     struct tensor w1, w2, w3; /* gate [inner, hidden], down [hidden, inner], up [inner, hidden] */
 };
 
+/* Ranks that share the experts do both halves, with an exchange between them (kernels/ranks.h). */
+enum experts_half {
+    EXPERTS_WHOLE,
+    EXPERTS_INNER, /* x to h, with `inner` rows of w1 and w3 */
+    EXPERTS_OUTER, /* h to out, with `hidden` rows of w2 */
+};
+
 /* (20)-(22): routed experts, and behind them shared ones that every token takes with weight 1. */
 struct experts_params {
     const struct expert *experts; /* [n_routed + n_shared], host memory */
@@ -296,6 +305,10 @@ struct experts_params {
     enum round round_shared; /* of the shared ones': dense.linear */
     enum round round_out;    /* of all three products and of out: act.store */
     float *out;              /* device [n, hidden] */
+    enum experts_half half;
+    /* Of a half: what SwiGLU leaves, in front of round_in; device [n * (top + n_shared), inner],
+     * sorted by expert, then by token.  EXPERTS_OUTER may change it. */
+    float *h;
 };
 
 /* (2.8): streams_out[m] = e + h[m] */
@@ -308,6 +321,21 @@ struct mtp_join_params {
     float *streams;   /* device [n, HC_MULT, hidden] */
 };
 
+/* Columns of a result that one rank has computed, for all of them. */
+struct gather_piece {
+    const float *part;       /* device, this rank's: [n, cols] */
+    int32_t n, at, cols;     /* columns at.. of the whole; cols may be 0 */
+    int32_t width;           /* of the whole */
+    float *whole[RANKS_MAX]; /* device, each rank's: [n, width] */
+};
+
+/* Every rank calls it with the pieces of the same results, in the same order. */
+struct gather_params {
+    int32_t rank, ranks;
+    int32_t n_pieces;
+    struct gather_piece pieces[LINEAR_OUTS_MAX];
+};
+
 /* The most that any call will ask for; scratch memory is taken once, from these. */
 struct backend_limits {
     int32_t tokens;     /* rows of a step */
@@ -317,6 +345,7 @@ struct backend_limits {
     int32_t index_heads, topk;
     int32_t inner, hidden, experts,
         top; /* of the expert layer; experts, top with the shared ones */
+    int32_t vocab;
 };
 
 struct backend; /* opaque to callers; each implementation has its own */
@@ -352,6 +381,11 @@ struct backend_ops {
     void (*route)(struct backend *b, const struct route_params *p);
     void (*experts)(struct backend *b, const struct experts_params *p);
     void (*mtp_join)(struct backend *b, const struct mtp_join_params *p);
+
+    /* This backend is one of several ranks (kernels/meeting.h), from now on; once. */
+    void (*meet)(struct backend *b, struct meeting *meeting, int32_t rank);
+    /* Behind it every rank has the whole results. */
+    void (*gather)(struct backend *b, const struct gather_params *p);
 
     /* What ran since the last call, into *out (overwritten); then the table is empty. */
     void (*witness_read)(struct backend *b, struct witness_table *out);

@@ -30,7 +30,7 @@
 struct flags {
     const char *model, *listen, *keys, *admin, *metrics; /* borrow from argv */
     const char *isa, *profile, *profiles, *prefixes, *prefixes_key, *audits, *worker;
-    int threads, context, sessions, draft, keepalive_ms, receipts, front, worker_limit_s;
+    int threads, ranks, context, sessions, draft, keepalive_ms, receipts, front, worker_limit_s;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
 };
@@ -75,6 +75,7 @@ static const struct {
     {"--profile", offsetof(struct flags, profile), 0},
     {"--profiles", offsetof(struct flags, profiles), 0},
     {"--threads", offsetof(struct flags, threads), CPU_THREADS_MAX},
+    {"--ranks", offsetof(struct flags, ranks), RANKS_MAX},
     {"--context", offsetof(struct flags, context), POSITIONS_MAX},
     {"--sessions", offsetof(struct flags, sessions), SESSIONS_MAX},
     {"--draft", offsetof(struct flags, draft), DRAFT_DEPTH_MAX},
@@ -141,6 +142,7 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
 static enum status open_engine(struct box *box, const struct flags *flags, struct error *err)
 {
     struct model_options options = {.threads = flags->threads,
+                                    .ranks = flags->ranks,
                                     .worker = flags->worker,
                                     .worker_step_ms = 1000 * flags->worker_limit_s};
     if (!isa_parse(flags->isa, &options.isa))

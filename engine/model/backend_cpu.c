@@ -13,7 +13,7 @@ static int online_processors(void)
     return n < CPU_THREADS_MAX ? n : CPU_THREADS_MAX;
 }
 
-enum status model_backend_open(const struct model_options *options,
+enum status model_backend_open(const struct model_options *options, int32_t rank,
                                const struct backend_limits *limits, struct backend **out,
                                struct error *err)
 {
@@ -25,8 +25,10 @@ enum status model_backend_open(const struct model_options *options,
                          isa_name(options->isa));
     if (options->threads < 0 || options->threads > CPU_THREADS_MAX)
         return error_set(err, ERR_USAGE, "--threads: 0 (all) to %d", CPU_THREADS_MAX);
+    (void)rank;
     int threads = options->threads == 0 ? online_processors() : options->threads;
-    *out = backend_cpu_create(isa, threads, limits);
+    int share = options->ranks > 1 ? threads / options->ranks : threads;
+    *out = backend_cpu_create(isa, share > 1 ? share : 1, limits);
     if (*out == NULL)
         return error_set(err, ERR_CAPACITY, "no memory or threads for the CPU backend");
     return OK;

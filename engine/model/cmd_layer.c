@@ -17,7 +17,7 @@ struct layer_options {
     const char *dir, *ids_path, *in_path, *out_path;
     struct model_options model;
     struct profile profile;
-    int32_t layer, threads;
+    int32_t layer, threads, ranks;
 };
 
 static enum status options_parse(int argc, char **argv, struct layer_options *o, struct error *err)
@@ -31,10 +31,12 @@ static enum status options_parse(int argc, char **argv, struct layer_options *o,
         {"--out", FLAG_TEXT, &o->out_path, .required = true},
         {"--isa", FLAG_ISA, &o->model.isa, .required = false},
         {"--threads", FLAG_NUMBER, &o->threads, .required = false},
+        {"--ranks", FLAG_NUMBER, &o->ranks, .required = false},
     };
     *o = (struct layer_options){0};
     enum status status = flags_parse(argc, argv, flags, sizeof flags / sizeof *flags, err);
     o->model.threads = o->threads;
+    o->model.ranks = o->ranks;
     return status;
 }
 

@@ -17,7 +17,7 @@ struct logits_options {
     const char *dir, *ids_path, *positions;
     struct model_options model;
     struct profile profile, decode_profile;
-    int32_t chunk, threads, decode_from;
+    int32_t chunk, threads, ranks, decode_from;
     bool draft, trace;
 };
 
@@ -60,6 +60,7 @@ static enum status options_parse(int argc, char **argv, struct logits_options *o
         {"--worker", FLAG_TEXT, &o->model.worker, .required = false},
         {"--isa", FLAG_ISA, &o->model.isa, .required = false},
         {"--threads", FLAG_NUMBER, &o->threads, .required = false},
+        {"--ranks", FLAG_NUMBER, &o->ranks, .required = false},
     };
     *o = (struct logits_options){
         .positions = "-1", .chunk = STEP_TOKENS_MAX, .decode_from = INT32_MAX};
@@ -77,6 +78,7 @@ static enum status options_parse(int argc, char **argv, struct logits_options *o
     if (o->chunk > STEP_TOKENS_MAX)
         o->chunk = STEP_TOKENS_MAX; /* what serving would do with a longer prompt */
     o->model.threads = o->threads;
+    o->model.ranks = o->ranks;
     return OK;
 }
 

@@ -396,15 +396,17 @@ int cmd_steps(int argc, char **argv)
     static struct steps_run run; /* large, and once in a program */
     struct error err = {0};
     const char *dir = NULL;
-    int32_t threads = 0;
+    int32_t threads = 0, ranks = 0;
     struct model_options options = {0};
     struct flag flags[] = {
         {"--model", FLAG_TEXT, &dir, .required = true},
         {"--isa", FLAG_ISA, &options.isa, .required = false},
         {"--threads", FLAG_NUMBER, &threads, .required = false},
+        {"--ranks", FLAG_NUMBER, &ranks, .required = false},
     };
     enum status status = flags_parse(argc, argv, flags, sizeof flags / sizeof *flags, &err);
     options.threads = threads;
+    options.ranks = ranks;
     if (status == OK)
         status = link_take(&run, &err);
     if (status == OK)

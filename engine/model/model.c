@@ -78,6 +78,7 @@ static struct backend_limits limits_of(const struct model_config *c)
         .hidden = c->hidden_size,
         .experts = c->n_routed_experts + c->n_shared_experts,
         .top = c->num_experts_per_tok + c->n_shared_experts,
+        .vocab = c->vocab_size,
     };
 }
 
@@ -135,7 +136,7 @@ enum status local_open(const char *dir, const struct model_options *options, str
     m->weights = checkpoint_weights(m->checkpoint);
     rope_frequencies(m->frequency);
     struct backend_limits limits = limits_of(m->config);
-    status = model_backend_open(options, &limits, &m->backend, err);
+    status = model_ranks_open(options, &limits, m, err);
     if (status != OK)
         return status;
     m->variant = m->backend->ops->variant(m->backend);

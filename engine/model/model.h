@@ -25,6 +25,7 @@ enum isa { ISA_AUTO, ISA_BASELINE, ISA_AVX2, ISA_AVX512 };
 struct model_options {
     enum isa isa; /* forced, or ISA_AUTO: the best this processor has */
     int threads;  /* 0: one for each online processor */
+    int ranks;    /* that compute it together (kernels/ranks.h), with the same bits; 0, 1: one */
     /* A program that computes in a process of its own ("steps" of it is started: engine, or
      * worker); NULL: this process does. */
     const char *worker;

@@ -171,11 +171,16 @@ struct model {
     void *trace_user;
 };
 
-/** The backend that this program computes with; each program links one of these (backend_cpu.c).
+/** The backend that this program computes with, or of one rank of options->ranks, on the thread
+ *  that will use it; each program links one of these (backend_cpu.c).
  *  @own  ops->destroy  @err ERR_USAGE: not on this machine; ERR_CAPACITY */
-enum status MUST_CHECK model_backend_open(const struct model_options *options,
+enum status MUST_CHECK model_backend_open(const struct model_options *options, int32_t rank,
                                           const struct backend_limits *limits, struct backend **out,
                                           struct error *err);
+/** That, or all ranks as one; the weights are known. */
+enum status MUST_CHECK model_ranks_open(const struct model_options *options,
+                                        const struct backend_limits *limits, struct model *m,
+                                        struct error *err);
 
 /* ---- this process computes ------------------------------------------------------------------ */
 

@@ -45,9 +45,9 @@ struct remote {
 
 static enum status spawn(struct remote *r, struct error *err)
 {
-    char threads[16];
+    char threads[16], ranks[16];
     snprintf(threads, sizeof threads, "%d", r->options.threads);
-    const char *argv[10] = {r->program, "steps", "--model", r->dir};
+    const char *argv[12] = {r->program, "steps", "--model", r->dir};
     int n = 4;
     if (r->options.isa != ISA_AUTO) {
         argv[n++] = "--isa";
@@ -56,6 +56,11 @@ static enum status spawn(struct remote *r, struct error *err)
     if (r->options.threads != 0) {
         argv[n++] = "--threads";
         argv[n++] = threads;
+    }
+    snprintf(ranks, sizeof ranks, "%d", r->options.ranks);
+    if (r->options.ranks != 0) {
+        argv[n++] = "--ranks";
+        argv[n++] = ranks;
     }
     char *nothing[] = {NULL};
     posix_spawn_file_actions_t actions;

@@ -19,7 +19,7 @@ struct profile_options {
     const char *model, *ids, *worker;
     struct profile profile;
     enum isa isa;
-    int32_t threads;
+    int32_t threads, ranks;
     bool json;
 };
 
@@ -114,7 +114,7 @@ static enum status run_on_model(const char *verb, const struct profile_options *
     struct engine *engine;
     struct buf out = {0};
     const struct model_options options = {
-        .isa = o->isa, .threads = o->threads, .worker = o->worker};
+        .isa = o->isa, .threads = o->threads, .ranks = o->ranks, .worker = o->worker};
     const struct engine_options serving = {
         .sessions_max = 1, .context_max = 2 * STEP_TOKENS_MAX, .queue_max = 1};
     enum status status = model_open(o->model, &options, &model, err);
@@ -146,6 +146,7 @@ int cmd_profile(int argc, char **argv)
         {"--ids", FLAG_TEXT, &o.ids, false, false},
         {"--isa", FLAG_ISA, &o.isa, false, false},
         {"--threads", FLAG_NUMBER, &o.threads, false, false},
+        {"--ranks", FLAG_NUMBER, &o.ranks, false, false},
         {"--worker", FLAG_TEXT, &o.worker, false, false},
         {"--json", FLAG_SWITCH, &o.json, false, false},
     };

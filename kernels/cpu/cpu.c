@@ -169,6 +169,8 @@ static const struct backend_ops OPS = {
     .route = cpu_route,
     .experts = cpu_experts,
     .mtp_join = cpu_mtp_join,
+    .meet = cpu_meet,
+    .gather = cpu_gather,
     .witness_read = cpu_witness_read,
 };
 

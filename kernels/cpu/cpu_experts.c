@@ -110,6 +110,7 @@ struct experts_job {
     int32_t n_active;
     int32_t blocks; /* row blocks of one expert's matrix */
     int32_t width;  /* choices of a token, the shared experts included */
+    float *h;       /* [entries, inner] gate, then SwiGLU of it */
 };
 
 /* Fills entry_*: counting sort of (token, choice) by expert. */
@@ -172,7 +173,7 @@ static void inner_units(void *context, int thread, int32_t begin, int32_t end)
         expert_rows(job, thread, expert, &p->experts[expert].w3, b->y_rows + entries, row,
                     row + ROW_BLOCK);
         for (int64_t i = b->entry_at[expert]; i < b->entry_at[expert + 1]; i++) {
-            float *h = b->gate + i * p->inner + row;
+            float *h = job->h + i * p->inner + row;
             const struct cpu_sums *sums = &b->v->sums[p->precise];
             float limit = sums->swiglu(h, b->up + i * p->inner + row, (float)p->limit,
                                        b->entry_weight[i], ROW_BLOCK, h);
@@ -190,7 +191,7 @@ static void round_entries(void *context, int thread, int32_t begin, int32_t end)
     const struct cpu_backend *b = job->b;
     int32_t shared = b->entry_at[job->p->n_routed];
     for (int64_t i = begin; i < end; i++) {
-        float *h = b->gate + i * job->p->inner;
+        float *h = job->h + i * job->p->inner;
         bool routed = i < shared;
         enum round did =
             b->v->round(routed ? job->p->round_in : job->p->round_shared, h, job->p->inner, h);
@@ -246,17 +247,12 @@ static void testify(struct cpu_backend *b, const struct experts_params *p)
         cpu_testify(b, ROWS[i], &p->place, p->n);
 }
 
-void cpu_experts(struct backend *base, const struct experts_params *p)
+/* x to h. */
+static void inner_run(struct cpu_backend *b, struct experts_job *job)
 {
-    struct cpu_backend *b = (struct cpu_backend *)base;
-    struct experts_job job = {.b = b, .p = p, .width = p->top + p->n_shared};
-    ASSERT(job.width <= b->limits.top && job.width <= TOP_EXPERTS_MAX + 1);
-    ASSERT(p->n <= b->limits.tokens && p->inner <= b->limits.inner);
-    ASSERT(p->inner % ROW_BLOCK == 0 && p->hidden % ROW_BLOCK == 0);
-    int32_t n = p->n * job.width;
+    const struct experts_params *p = job->p;
+    int32_t n = p->n * job->width;
     int64_t entries = (int64_t)b->limits.tokens * b->limits.top;
-    sort_by_expert(b, &job);
-
     const float *x =
         cpu_rounded(b, ROW_MOE_EXPERTS, p->round_in, p->x, p->n, p->hidden, b->rounded);
     const float *x_shared =
@@ -264,23 +260,47 @@ void cpu_experts(struct backend *base, const struct experts_params *p)
     for (int64_t i = 0; i < n; i++) {
         const float *from = i < b->entry_at[p->n_routed] ? x : x_shared;
         b->x_rows[i] = from + (int64_t)b->entry_token[i] * p->hidden;
-        b->y_rows[i] = b->gate + i * p->inner;
+        b->y_rows[i] = job->h + i * p->inner;
         b->y_rows[entries + i] = b->up + i * p->inner;
     }
-    int64_t tokens = n / job.n_active + 1; /* of an average expert */
-    int64_t work = ROW_BLOCK * tokens;
-    job.blocks = p->inner / ROW_BLOCK;
-    int32_t units = job.n_active * job.blocks;
-    pool_run(b->pool, inner_units, &job, units, cpu_grain(b, units, 2 * work * p->hidden));
+    int64_t tokens = n / job->n_active + 1; /* of an average expert */
+    job->blocks = p->inner / ROW_BLOCK;
+    int32_t units = job->n_active * job->blocks;
+    pool_run(b->pool, inner_units, job, units,
+             cpu_grain(b, units, 2 * ROW_BLOCK * tokens * p->hidden));
+}
 
-    pool_run(b->pool, round_entries, &job, n, cpu_grain(b, n, 2 * (int64_t)p->inner));
+/* h to out. */
+static void outer_run(struct cpu_backend *b, struct experts_job *job)
+{
+    const struct experts_params *p = job->p;
+    int32_t n = p->n * job->width;
+    pool_run(b->pool, round_entries, job, n, cpu_grain(b, n, 2 * (int64_t)p->inner));
     for (int64_t i = 0; i < n; i++) {
-        b->x_rows[i] = b->gate + i * p->inner;
+        b->x_rows[i] = job->h + i * p->inner;
         b->y_rows[i] = b->down + i * p->hidden;
     }
-    job.blocks = p->hidden / ROW_BLOCK;
-    units = job.n_active * job.blocks;
-    pool_run(b->pool, down_units, &job, units, cpu_grain(b, units, work * p->inner));
-    pool_run(b->pool, sum_tokens, &job, p->n, cpu_grain(b, p->n, (int64_t)job.width * p->hidden));
+    int64_t tokens = n / job->n_active + 1;
+    job->blocks = p->hidden / ROW_BLOCK;
+    int32_t units = job->n_active * job->blocks;
+    pool_run(b->pool, down_units, job, units, cpu_grain(b, units, ROW_BLOCK * tokens * p->inner));
+    pool_run(b->pool, sum_tokens, job, p->n, cpu_grain(b, p->n, (int64_t)job->width * p->hidden));
+}
+
+void cpu_experts(struct backend *base, const struct experts_params *p)
+{
+    struct cpu_backend *b = (struct cpu_backend *)base;
+    struct experts_job job = {.b = b, .p = p, .width = p->top + p->n_shared};
+    ASSERT(job.width <= b->limits.top && job.width <= TOP_EXPERTS_MAX + 1);
+    ASSERT(p->n <= b->limits.tokens && p->inner <= b->limits.inner);
+    ASSERT(p->inner % ROW_BLOCK == 0 && p->hidden % ROW_BLOCK == 0);
+    ASSERT((p->half == EXPERTS_WHOLE) == (p->h == NULL));
+    job.h = p->half == EXPERTS_WHOLE ? b->gate : p->h;
+    sort_by_expert(b, &job);
+    if (p->half != EXPERTS_OUTER)
+        inner_run(b, &job);
+    if (p->half == EXPERTS_INNER)
+        return; /* the other half testifies of both */
+    outer_run(b, &job);
     testify(b, p);
 }

@@ -46,6 +46,8 @@ struct cpu_backend {
     struct cpu_scratch *threads; /* owns; [pool_threads] */
 
     struct witness_table witness;
+    struct meeting *meeting; /* borrows; of the ranks that this is one of; NULL: none */
+    int32_t rank;
 
     float *rounded;        /* owns; [tokens, cols] a linear's input after round_in */
     float *rounded_shared; /* owns; [tokens, hidden] the shared experts' input */
@@ -139,5 +141,8 @@ void cpu_index_select(struct backend *b, const struct index_select_params *p);
 
 void cpu_route(struct backend *b, const struct route_params *p);
 void cpu_experts(struct backend *b, const struct experts_params *p);
+
+void cpu_meet(struct backend *b, struct meeting *meeting, int32_t rank);
+void cpu_gather(struct backend *b, const struct gather_params *p);
 
 #endif

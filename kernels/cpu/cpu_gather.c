@@ -1,0 +1,35 @@
+/*
+ * Results between ranks of one process: each writes its columns into the memory of all.  Nobody
+ * writes before everybody has come, since until then the old rows may be in use, and nobody goes on
+ * before everything is written.
+ */
+#include "kernels/cpu/cpu_ops.h"
+
+#include <string.h>
+
+void cpu_meet(struct backend *base, struct meeting *meeting, int32_t rank)
+{
+    struct cpu_backend *b = (struct cpu_backend *)base;
+    ASSERT(b->meeting == NULL);
+    b->meeting = meeting;
+    b->rank = rank;
+}
+
+static void push(const struct gather_piece *piece, float *whole)
+{
+    for (int64_t t = 0; t < piece->n; t++)
+        memcpy(whole + t * piece->width + piece->at, piece->part + t * piece->cols,
+               (size_t)piece->cols * sizeof *whole);
+}
+
+void cpu_gather(struct backend *base, const struct gather_params *p)
+{
+    struct cpu_backend *b = (struct cpu_backend *)base;
+    ASSERT(b->meeting != NULL && p->rank == b->rank && p->ranks == meeting_ranks(b->meeting));
+    meeting_wait(b->meeting, b->rank);
+    for (int32_t i = 0; i < p->n_pieces; i++) {
+        for (int32_t r = 0; r < p->ranks; r++)
+            push(&p->pieces[i], p->pieces[i].whole[r]);
+    }
+    meeting_wait(b->meeting, b->rank);
+}

@@ -1,0 +1,39 @@
+/*
+ * Which rank multiplies which rows of which tensor, as data.
+ *
+ * A tensor is cut between output rows and never along a sum: each number of the network is summed
+ * by one rank, in the order in which one rank alone sums it, and then given to the others.  So the
+ * results have the same bits for every number of ranks, under every profile; no sum goes over
+ * ranks, and no order of ranks can matter.
+ */
+#ifndef V4BOX_KERNELS_SLICE_H
+#define V4BOX_KERNELS_SLICE_H
+
+#include "kernels/tensor.h"
+
+enum slice_axis {
+    SLICE_NONE,     /* whole on every rank */
+    SLICE_ROWS,     /* rows, in units of SLICE_UNIT; every rank gets all results */
+    SLICE_GROUPS,   /* rows that belong to a rank's groups of heads; results stay there */
+    SLICE_GATHERED, /* the same, and every rank gets all results */
+};
+
+/* Rows of a unit: the scales of FP8 are for as many, and kernels take as many values at once. */
+#define SLICE_UNIT 128
+
+struct slice {
+    int32_t first, n;
+};
+
+/** @param name  a tensor's, without what stands in front of it (config/weights.def) */
+enum slice_axis slice_axis_of(const char *name);
+
+/** Shares of `units` that differ by one at most; those of the first rank are never empty. */
+struct slice slice_share(int32_t units, int32_t rank, int32_t ranks);
+/** A rank's share of so many rows, in units of SLICE_UNIT. */
+struct slice slice_rows(int32_t rows, int32_t rank, int32_t ranks);
+/** Some rows of a tensor: the same bytes, further on.  FP8 is cut at multiples of SLICE_UNIT.
+ *  @return data is NULL when there are none */
+struct tensor slice_of_tensor(const struct tensor *whole, struct slice rows);
+
+#endif

@@ -1,0 +1,72 @@
+"""Ranks: however many compute one network together, the engine prints the same bytes.
+
+    test_ranks.py [--engine FILE] [--synth FILE] [GROUP...]
+
+ranks      every kind of layer, ratios and slices of uneven sizes, NVFP4 too, by 1 to 8 ranks: bytes of one alone
+worker     the same through a worker that has ranks
+contract   a number of ranks that there is not is refused
+controls   the comparison notices another token and other profile
+
+One rank is what the golden suites hold against the reference; what is equal to it to the byte needs no gate."""
+import os, sys
+import numpy as np
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from harness import DEMO, Tap, arguments
+
+# (what, config, seed, flags of synth, vocabulary, tokens, profiles).  nano has 2 groups of heads, wide 4 and 3 units
+# of hidden rows, so that no number of ranks divides everything; the profiles take every path of the operations.
+NETWORKS = [("nano", "nano.json", 1, (), 512, 300, ("reference", "official", "fast")),
+            ("wide", "wide.json", 3, (), 1024, 140, ("reference", "balanced,moe.scale=kernel")),
+            ("nano in NVFP4", "nano.json", 1, ("--nvfp4",), 512, 131, ("official,moe.experts=nvfp4",)),
+            ("demo", None, 0, (), 4096, 150, ("official",))]
+RANKS = (2, 3, 4, 8)
+
+tap = Tap()
+
+
+def printed(engine, network, profile, *flags, turn=0):
+    what, config, seed, synth, vocab, n, _ = network
+    model = DEMO if config is None else engine.model(config, seed, *synth)
+    ids = np.random.default_rng(9000 + seed + turn).integers(2, vocab, n)
+    at = ",".join(map(str, sorted({0, 3, 4, 127, 128, n // 2, n - 1})))
+    return engine.logits_bytes(model, ids, profile, "--positions", at, "--draft", "--decode-from", n - 9, *flags)
+
+
+def group_ranks(engine):
+    for network in NETWORKS:
+        for profile in network[-1]:
+            alone = printed(engine, network, profile)
+            different = [r for r in RANKS if printed(engine, network, profile, "--ranks", r) != alone]
+            tap.check(not different, f"{network[0]}, {profile}: the same bytes from {', '.join(map(str, RANKS))} ranks")
+            if different:
+                tap.note(f"{different} ranks differ from one")
+
+
+def group_worker(engine):
+    network = NETWORKS[0]
+    alone = printed(engine, network, "official")
+    for ranks in (2, 8):
+        linked = printed(engine, network, "official", "--worker", engine.engine, "--ranks", ranks)
+        tap.check(linked == alone, f"a worker of {ranks} ranks: the bytes of one rank here")
+
+
+def group_contract(engine):
+    model = engine.model("nano.json", 1)
+    for ranks in ("9", "-1", "two"):
+        status, _, said = engine.run("logits", "--model", model, "--ids", engine.ids([5]), "--profile", "official",
+                                     "--ranks", ranks)
+        tap.check(status == 2 and "--ranks" in said, f"--ranks {ranks} is refused by name")
+
+
+def group_controls(engine):
+    network = NETWORKS[0]
+    alone = printed(engine, network, "official", "--ranks", 2)
+    tap.check(printed(engine, network, "official", "--ranks", 2, turn=1) != alone, "control: other tokens print other bytes")
+    tap.check(printed(engine, network, "reference", "--ranks", 2) != alone, "control: another profile prints other bytes")
+
+
+GROUPS = {"ranks": group_ranks, "worker": group_worker, "contract": group_contract, "controls": group_controls}
+ENGINE, CHOSEN = arguments(GROUPS)
+for name in CHOSEN:
+    GROUPS[name](ENGINE)
+tap.end()

@@ -1,0 +1,279 @@
+/*
+ * Several ranks as one backend: shares cover everything once, slices are the rows that they say,
+ * operations give the bits of one rank alone, a lossy exchange is seen, and a rank that does not
+ * come ends the process by name.
+ */
+#include "kernels/ranks.h"
+
+#include "tests/unit/kernels_reference.h"
+
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { N = 5, HIDDEN = 256, INNER = 128, ROUTED = 8, TOP = 3, ROWS = 300 };
+
+/* ---- shares and slices ---------------------------------------------------------------------- */
+
+static void test_shares(void **state)
+{
+    (void)state;
+    for (int32_t ranks = 1; ranks <= RANKS_MAX; ranks++) {
+        for (int32_t rows = 1; rows <= 3000; rows += 37) {
+            int32_t next = 0, least = rows, most = 0;
+            for (int32_t r = 0; r < ranks; r++) {
+                struct slice s = slice_rows(rows, r, ranks), units;
+                units = slice_share((rows + SLICE_UNIT - 1) / SLICE_UNIT, r, ranks);
+                assert_int_equal(s.first, next);
+                assert_true(s.n >= 0 && (s.first % SLICE_UNIT == 0 || s.n == 0));
+                next += s.n;
+                least = units.n < least ? units.n : least;
+                most = units.n > most ? units.n : most;
+            }
+            assert_int_equal(next, rows);
+            assert_true(most - least <= 1);
+            assert_true(slice_rows(rows, 0, ranks).n > 0);
+        }
+    }
+}
+
+static void test_slices(void **state)
+{
+    (void)state;
+    static const uint8_t data[1 << 16], scale[1 << 12];
+    static const struct {
+        enum store store;
+        size_t data, scale; /* of 256 rows of 64 columns */
+    } STORES[] = {{STORE_BF16, 256 * 128, 0},
+                  {STORE_F32, 256 * 256, 0},
+                  {STORE_FP8, 256 * 64, 2},
+                  {STORE_FP4, 256 * 32, 256 * 2},
+                  {STORE_NVFP4, 256 * 32, 256 * 4}};
+    for (size_t i = 0; i < sizeof STORES / sizeof *STORES; i++) {
+        const struct tensor whole = {
+            data, STORES[i].scale > 0 ? scale : NULL, 512, 64, STORES[i].store, 3};
+        struct tensor t = slice_of_tensor(&whole, (struct slice){256, 128});
+        assert_ptr_equal(t.data, data + STORES[i].data);
+        if (whole.scale != NULL)
+            assert_ptr_equal(t.scale, scale + STORES[i].scale);
+        assert_true(t.rows == 128 && t.cols == 64 && t.store == whole.store && t.global == 3);
+        assert_null(slice_of_tensor(&whole, (struct slice){256, 0}).data);
+    }
+    const struct tensor vector = {data, NULL, 64, 0, STORE_F32, 0};
+    assert_ptr_equal(slice_of_tensor(&vector, (struct slice){8, 8}).data, data + 32);
+    assert_int_equal(slice_axis_of("attn.wq_b"), SLICE_GROUPS);
+    assert_int_equal(slice_axis_of("attn.wkv"), SLICE_NONE);
+}
+
+/* ---- operations ----------------------------------------------------------------------------- */
+
+/* A rank whose exchange loses something. */
+struct lossy {
+    struct backend_ops ops;
+    const struct backend_ops *true_ops;
+    enum { LOSES_NOTHING, LOSES_A_PIECE, LOSES_A_COLUMN } loss;
+};
+static struct lossy lossy;
+
+static void lossy_gather(struct backend *b, const struct gather_params *p)
+{
+    struct gather_params less = *p;
+    if (p->rank == 1 && lossy.loss == LOSES_A_PIECE)
+        less.n_pieces--;
+    if (p->rank == 1 && lossy.loss == LOSES_A_COLUMN)
+        less.pieces[0].at -= less.pieces[0].cols > 0;
+    lossy.true_ops->gather(b, &less);
+}
+
+static struct backend *open_rank(void *user, int32_t rank)
+{
+    (void)user;
+    struct backend *b = backend_cpu_create(CPU_BASELINE, 1, &LIMITS);
+    assert_non_null(b);
+    if (rank == 1) {
+        lossy.true_ops = b->ops;
+        lossy.ops = *b->ops;
+        lossy.ops.gather = lossy_gather;
+        b->ops = &lossy.ops;
+    }
+    return b;
+}
+
+/* The weights of all tests. */
+static struct {
+    struct matrix cut, whole, w1[ROUTED + 1], w2[ROUTED + 1], w3[ROUTED + 1];
+    struct expert experts[ROUTED + 1];
+    float *x;
+    int32_t chosen[N * TOP];
+    float weights[N * TOP];
+} given;
+
+/* What is computed with them: two products over one input, then experts. */
+enum { OUTS = N * ROWS + N * HIDDEN, OUT_ALL = OUTS + N * HIDDEN };
+
+static void compute(struct backend *b, float *out)
+{
+    size_t bytes = (size_t)(OUT_ALL + N * HIDDEN) * sizeof(float);
+    char *memory = b->ops->reserve(b, bytes), *more = b->ops->reserve(b, 4096);
+    assert_true(memory != NULL && more != NULL);
+    float *y = (float *)(void *)memory, *x = y + OUT_ALL;
+    int32_t *chosen = (int32_t *)(void *)more;
+    float *weights = (float *)(void *)(more + 2048);
+    b->ops->upload(b, x, given.x, N * HIDDEN * sizeof(float));
+    b->ops->upload(b, chosen, given.chosen, sizeof given.chosen);
+    b->ops->upload(b, weights, given.weights, sizeof given.weights);
+    struct linear_params linear = {
+        .x = x,
+        .n = N,
+        .cols = HIDDEN,
+        .n_outs = 2,
+        .outs = {{given.cut.tensor, y, ROUND_NONE, 0, LINEAR_PLAIN},
+                 {given.whole.tensor, y + N * ROWS, ROUND_NONE, 1, LINEAR_PLAIN}}};
+    b->ops->linear(b, &linear);
+    struct experts_params experts = {.experts = given.experts,
+                                     .n_routed = ROUTED,
+                                     .n_shared = 1,
+                                     .x = x,
+                                     .chosen = chosen,
+                                     .weights = weights,
+                                     .n = N,
+                                     .hidden = HIDDEN,
+                                     .inner = INNER,
+                                     .top = TOP,
+                                     .limit = SWIGLU_LIMIT,
+                                     .round_in = ROUND_FP8_128,
+                                     .out = y + OUTS};
+    b->ops->experts(b, &experts);
+    b->ops->copy(b, x, y + OUTS, N * HIDDEN * sizeof(float));
+    b->ops->download(b, out, y, OUTS * sizeof(float));
+    b->ops->download(b, out + OUTS, x, N * HIDDEN * sizeof(float));
+    b->ops->release(b, more, 4096);
+    b->ops->release(b, memory, bytes);
+}
+
+static void compute_by(int32_t ranks, float *out, struct witness_table *seen)
+{
+    const struct ranks_tensor tensors[] = {{given.cut.tensor.data, SLICE_ROWS}};
+    const struct ranks_plan plan = {.ranks = ranks,
+                                    .limits = LIMITS,
+                                    .blocks = 1,
+                                    .tensors = tensors,
+                                    .n_tensors = 1,
+                                    .open = open_rank};
+    struct backend *b = backend_ranks_create(&plan);
+    assert_non_null(b);
+    assert_string_equal(b->ops->variant(b), "baseline");
+    compute(b, out);
+    b->ops->witness_read(b, seen);
+    b->ops->destroy(b);
+}
+
+static void test_operations(void **state)
+{
+    (void)state;
+    static float alone[OUT_ALL], together[OUT_ALL];
+    static struct witness_table own, seen;
+    struct backend *b = backend_cpu_create(CPU_BASELINE, 1, &LIMITS);
+    compute(b, alone);
+    b->ops->witness_read(b, &own);
+    b->ops->destroy(b);
+    for (int32_t ranks = 1; ranks <= RANKS_MAX; ranks++) {
+        compute_by(ranks, together, &seen);
+        assert_memory_equal(alone, together, sizeof alone);
+        /* One for the products that are cut, one for each half of the experts. */
+        const struct witness_cell *cell =
+            &seen.cells[ROW_REDUCE_ORDER][0][LEG_PREFILL][REDUCE_ORDER_FIXED];
+        assert_int_equal(cell->launches, 3);
+        memset(seen.cells[ROW_REDUCE_ORDER], 0, sizeof seen.cells[0]);
+        memset(seen.cells[ROW_REDUCE_WIRE], 0, sizeof seen.cells[0]);
+        assert_memory_equal(&own, &seen, sizeof own);
+    }
+    for (int loss = LOSES_A_PIECE; loss <= LOSES_A_COLUMN; loss++) {
+        lossy.loss = loss;
+        compute_by(2, together, &seen);
+        assert_memory_not_equal(alone, together, sizeof alone);
+    }
+    lossy.loss = LOSES_NOTHING;
+}
+
+static struct backend *refuse_last(void *user, int32_t rank)
+{
+    return rank == 2 ? NULL : open_rank(user, rank);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    const struct ranks_tensor none[1] = {{0}};
+    const struct ranks_plan plan = {
+        .ranks = 3, .limits = LIMITS, .blocks = 1, .tensors = none, .open = refuse_last};
+    assert_null(backend_ranks_create(&plan));
+}
+
+/* ---- a rank that is missing ----------------------------------------------------------------- */
+
+static void test_missing(void **state)
+{
+    (void)state;
+    int said[2], how;
+    char text[200] = "";
+    assert_int_equal(pipe(said), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(said[1], STDERR_FILENO);
+        meeting_wait(meeting_create(2, 50), 0);
+        _exit(0);
+    }
+    close(said[1]);
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == EXIT_FAILURE);
+    assert_true(read(said[0], text, sizeof text - 1) > 0);
+    assert_non_null(strstr(text, "rank 1 of 2 has not come within 50 ms"));
+    close(said[0]);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    given.cut = matrix_random(STORE_FP8, ROWS, HIDDEN);
+    given.whole = matrix_random(STORE_FP8, HIDDEN, HIDDEN);
+    for (int e = 0; e <= ROUTED; e++) {
+        enum store store = e < ROUTED ? STORE_FP4 : STORE_FP8;
+        given.w1[e] = matrix_random(store, INNER, HIDDEN);
+        given.w2[e] = matrix_random(store, HIDDEN, INNER);
+        given.w3[e] = matrix_random(store, INNER, HIDDEN);
+        given.experts[e] =
+            (struct expert){given.w1[e].tensor, given.w2[e].tensor, given.w3[e].tensor};
+    }
+    given.x = random_floats(N * HIDDEN, 2);
+    for (int i = 0; i < N * TOP; i++) {
+        given.chosen[i] = (i * 5 + i / TOP) % ROUTED;
+        given.weights[i] = (float)(0.1 + 0.05 * i);
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    matrix_free(&given.cut);
+    matrix_free(&given.whole);
+    for (int e = 0; e <= ROUTED; e++) {
+        matrix_free(&given.w1[e]);
+        matrix_free(&given.w2[e]);
+        matrix_free(&given.w3[e]);
+    }
+    free(given.x);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shares),  cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_missing), cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests_name("ranks", tests, set_up, tear_down);
+}
