@@ -109,15 +109,18 @@ def stream(connect, key, prompt, events, **more):
                        {"Authorization": f"Bearer {key}", "Content-Type": "application/json"})
     answer = connection.getresponse()
     require(answer.status == 200, f"status {answer.status}: {answer.read(300)}")
-    said, last = [], None
+    said, reasoning, last = [], "", None
     for line in answer:
         if not line.startswith(b"data: "):
             continue
         last = line[6:].strip()
         for choice in json.loads(last)["choices"] if last != b"[DONE]" else []:
             tokens = (choice.get("logprobs") or {}).get("content") or []
+            thought = choice["delta"].get("reasoning_content") or ""
             said += [(t["token"], t["logprob"]) for t in tokens]
-            events += [time.monotonic()] * bool(tokens)
+            reasoning += thought
+            events += [time.monotonic()] * bool(tokens or thought)
+    said += [(reasoning, None)] * bool(reasoning)  # an answer's probabilities are those of its content
     require(last == b"[DONE]" and said, f"the stream ends with {last}")
     return answer.getheader("x-v4box-profile").split(";")[0], tuple(said)
 
