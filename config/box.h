@@ -54,7 +54,7 @@
 #define BOX_UID_CLAIM     103 /* who logs in without a key to claim a box that is nobody's */
 #define BOX_UID_CLOCK     104 /* reads what time servers say, and may set the clock */
 #define BOX_TEXT_OF(x)    #x
-#define BOX_UID_FETCH     105 /* reads what a server sends as an update */
+#define BOX_UID_FETCH     105              /* reads what a server sends as an update */
 #define BOX_UID_TEXT(uid) BOX_TEXT_OF(uid) /* for an argument */
 
 /* ---- the TLS front (config/front.cfg has its own limits) --------------------------------------
