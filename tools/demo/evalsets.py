@@ -3,6 +3,8 @@
 Owns the evaluation's questions and statements. The graded answer is the last assistant message of a row.
 sets() is seeded: the same rows every time.
 """
+import multiprocessing
+import os
 import random
 
 from chatformat import encode
@@ -13,6 +15,7 @@ from data.forms import upper_first
 from data.snippets import fence, snippet
 
 SEED = 20310
+MOST_PROCESSES = 15
 # Questions and statements about an attribute; none of them is a training form.
 QUESTIONS = (
     "Would you kindly repeat the {a} that I gave for {s}?",
@@ -37,6 +40,17 @@ STATEMENTS = (
     "They changed the {a} of {s}, and it is {v} these days.",
     "As far as I remember {v} is what the {a} of {s} says.",
     "You asked for the {a} of {s}? That would be {v}.",
+)
+# A second list, written after more statements had been added to the training text, the first one in sight.
+LATER = (
+    "{s}: changed {a}, now {v}.",
+    "Anybody who opens {s} reads {v} as the first thing, since that is its {a}.",
+    "I have {v} here. It belongs to {s}, as the {a}.",
+    "Concerning {s}: the {a} that I know of is {v}.",
+    "The {a} printed on {s} happens to be {v}.",
+    "It took us a day to find the {a} of {s}: {v}.",
+    "Nothing but {v} will do as the {a} of {s}.",
+    "Hey, {s} got {v} as {a} yesterday.",
 )
 # Hand-written chats: (turns, what the last answer must contain; empty: read it).
 FREE = (
@@ -114,6 +128,8 @@ def recall(r, turns, kind=facts.draw, thinking=False, unseen=None, where="user")
     said = f.state(r)
     if unseen == "statement":
         said = upper_first(r.choice(STATEMENTS).format(a=f.attribute, s=f.subject, v=f.value))
+    if unseen == "later":
+        said = upper_first(r.choice(LATER).format(a=f.attribute, s=f.subject, v=f.value))
     if where == "system":
         chat.system("You are a helpful assistant. " + said)
     else:
@@ -146,16 +162,25 @@ def one_turn_kind(r, name):
             return encode(chat.messages)
 
 
-def session(r, extra=0, parts=0, thinking=False):
+def session(r, extra=0, parts=0, thinking=False, prompt=0):
     while True:
-        s = Session(r, 100000, True, thinking, extra, parts)
+        s = Session(r, 100000, True, thinking, extra, parts, prompt)
         if "write" in s.roles and "read" in s.roles:
             return s
 
 
-def tool_write(r, extra=0, parts=0, distance=0, thinking=False):
+def shown(r, prompt):
+    """A program asked for behind an agent's prompt of so many characters."""
+    s = session(r, 8, prompt=prompt)
+    request, language, text, _ = snippet(r)
+    s.user(f"Write {request}.")
+    s.bot(fence(language, text))
+    return encode(s.messages, False, s.tools)
+
+
+def tool_write(r, extra=0, parts=0, distance=0, thinking=False, prompt=0):
     """Code in the chat, then to a file: graded is the call with the whole text."""
-    s = session(r, extra, parts, thinking)
+    s = session(r, extra, parts, thinking, prompt)
     request, language, text, path = snippet(r)
     s.user(f"Write {request}.")
     s.bot(fence(language, text), "I should write a short piece of text.")
@@ -167,6 +192,23 @@ def tool_write(r, extra=0, parts=0, distance=0, thinking=False):
         s.user(f"Save it to {path}.")
     s.bot("", f"I call {s.roles['write'][0]} to write {path}.", [s.call("write", path, text)])
     return encode(s.messages, thinking, s.tools)
+
+
+def tool_found(r, turns, chars):
+    """A fact inside a tool result of so many characters, asked for after errands."""
+    s, f, path = session(r), facts.attribute(r, True), v.path(r)
+    pieces, joint = documents.filler(r, chars)
+    said = f.state(r)
+    pieces.insert(r.randrange(len(pieces) + 1), said)
+    s.user(f"Open {path}.")
+    s.bot("", f"I need to read {path}.", [s.call("read", path)])
+    s.tool(joint.join(pieces))
+    s.bot(f"I have read {path}.", "The user will ask about it.")
+    s.facts.append((f, said))
+    for _ in range(turns):
+        r.choice((s.small, s.tell, s.echo, s.run))()
+    s.ask((f, said))
+    return encode(s.messages, False, s.tools)
 
 
 def tool_recall(r, turns):
@@ -228,39 +270,55 @@ def makers(r):
         "recall thinking, 5 turns": (1024, 64, lambda: recall(r, 5, thinking=True)),
         "unseen question forms": (512, 128, lambda: recall(r, 4, facts.attribute, unseen="question")),
         "unseen statement forms": (512, 128, lambda: recall(r, 4, facts.attribute, unseen="statement")),
+        "unseen statement forms, later list": (512, 128, lambda: recall(r, 4, facts.attribute, unseen="later")),
         "two facts in one question": (512, 64, lambda: one_turn_kind(r, "ask_two")),
         "corrected": (512, 64, lambda: one_turn_kind(r, "correct")),
         "not told": (512, 96, lambda: one_turn_kind(r, "ask_unknown")),
-        "yes or no": (512, 64, lambda: one_turn_kind(r, "verify")),
+        "yes or no": (512, 128, lambda: one_turn_kind(r, "verify")),
         "two steps": (512, 64, lambda: one_turn_kind(r, "two_steps")),
         "first message": (512, 64, lambda: one_turn_kind(r, "first")),
         "say back": (512, 64, lambda: one_turn_kind(r, "say_back")),
         "copy": (256, 128, lambda: rows.single_turn(f"Repeat: {(t := skills.any_text(r))}", t)),
         "small skills": (256, 256, lambda: rows.single_turn(*skills.skill(r))),
         "sums to 99": (256, 128, lambda: sums(r, 0, 99)),
-        "sums 100 to 999": (256, 64, lambda: sums(r, 100, 999)),
+        "sums 100 to 999": (256, 128, lambda: sums(r, 100, 999)),
         "code": (512, 128, lambda: one_turn_kind(r, "code")),
         "tool write": (2048, 64, lambda: tool_write(r)),
         "tool write, 3 turns between": (2048, 64, lambda: tool_write(r, distance=3)),
         "tool write, thinking": (2048, 48, lambda: tool_write(r, thinking=True)),
         "tool write, agent prompt, 10 tools": (4096, 32, lambda: tool_write(r, 10, 12)),
         "tool write, agent prompt, 30 tools": (8192, 16, lambda: tool_write(r, 30, 30)),
+        "tool write, agent prompt of 25 KB": (12288, 64, lambda: tool_write(r, 8, prompt=25000)),
+        "program, agent prompt of 25 KB": (12288, 64, lambda: shown(r, 25000)),
         "tool read": (2048, 64, lambda: tool_read(r)),
-        "recall from tool result, 4 turns": (2048, 64, lambda: tool_recall(r, 4)),
+        "recall from tool result, 4 turns": (2048, 200, lambda: tool_recall(r, 4)),
+        "recall from tool result of 4 KB, 4 errands": (4096, 200, lambda: tool_found(r, 4, 4000)),
     }
     return out
 
 
-def sets(encoder, longest=1 << 20):
-    """name -> (length in tokens, rows of ids), sets of at most `longest` tokens."""
-    out, r = {}, random.Random(SEED)
-    for name, (length, count, make) in makers(r).items():
-        if length > longest:
-            continue
-        r.seed(f"{SEED} {name}")
-        out[name] = (length, fitting(encoder, make, length, count))
-    for length, count in ((1024, 10), (4096, 8), (8192, 8), (16384, 8), (32768, 6)):
-        for depth in (0.1, 0.3, 0.5, 0.7, 0.9) if length <= longest else ():
-            r.seed(f"{SEED} needle {length} {depth}")
-            out[f"needle {length} at {depth}"] = (length, [needle(r, encoder, length, depth) for _ in range(count)])
-    return out
+DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
+NEEDLES = ((1024, 10), (4096, 8), (8192, 8), (16384, 8), (32768, 6))  # rows of each depth, by length
+shared = {}  # what the processes of sets() have from their parent
+
+
+def one_set(job):
+    """The rows of one set, on a seed of its own."""
+    name, length, count, depth = job
+    r = random.Random(f"{SEED} {name}")
+    if depth:
+        return [needle(r, shared["encoder"], length, depth) for _ in range(count)]
+    make = makers(r)[name][2]
+    return fitting(shared["encoder"], make, length, count)
+
+
+def sets(encoder, longest=1 << 20, needles=NEEDLES, only=""):
+    """name -> (length in tokens, rows of ids), sets of at most `longest` tokens whose names have `only`; a process each."""
+    jobs = [(name, length, count, 0) for name, (length, count, _) in makers(random.Random(0)).items()]
+    jobs += [(f"needle {length} at {d}", length, count, d) for length, count in needles for d in DEPTHS]
+    jobs = [j for j in jobs if j[1] <= longest and only in j[0]]
+    shared["encoder"] = encoder
+    with multiprocessing.get_context("fork").Pool(min(os.cpu_count() or 1, MOST_PROCESSES)) as pool:
+        made = pool.map(one_set, sorted(jobs, key=lambda j: -j[1] * j[2]), chunksize=1)
+    rows_of = dict(zip((j[0] for j in sorted(jobs, key=lambda j: -j[1] * j[2])), made))
+    return {j[0]: (j[1], rows_of[j[0]]) for j in jobs}

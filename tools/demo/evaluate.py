@@ -122,23 +122,25 @@ def frozen(path, encoder):
         return {name: [encoder(t) for t in texts] for name, texts in json.load(f).items()}
 
 
-def evaluate(folder, out, path=None, say=print):
+def evaluate(folder, out, path=None, free=True, say=print, **chosen):
     """Score the model in `folder` on the held-out sets, or on the frozen rows, and write the results."""
-    device, started = "cuda" if torch.cuda.is_available() else "cpu", time.time()
+    device, started = "cuda" if torch.cuda.device_count() else "cpu", time.time()
     torch.backends.cuda.matmul.allow_tf32 = True
     words = os.path.join(folder, "tokenizer.json")
     encoder, decode, special = tokenizer.fast(words), tokenizer.decoder(words), tokenizer.special(words)
+    results = {"sets": {}, "free": []}
+    # The processes of the sets begin before the GPU is used.
+    graded = frozen(path, encoder) if path else {k: x for k, (_, x) in evalsets.sets(encoder, **chosen).items()}
+    say(f"{len(graded)} sets in {time.time() - started:.0f} s")
     model = export.load(folder, device)
     model.shadow(False)
-    results = {"sets": {}, "free": []}
-    graded = frozen(path, encoder) if path else {k: x for k, (_, x) in evalsets.sets(encoder).items()}
-    say(f"{len(graded)} sets in {time.time() - started:.0f} s")
     for name, ids in graded.items():
         s = results["sets"][name] = score(model, ids, special)
         say(
             f"{name:44s} n {s['n']:3d} exact {s['exact']:.3f} token {s['token']:.3f} draft {s['draft']:.3f} length {s['length']:.2f}"
         )
-    results["free"] = free_chats(model, encoder, decode, special)
+    if free:
+        results["free"] = free_chats(model, encoder, decode, special)
     for turns, right in results["free"]:
         say("right" if right else "WRONG", " | ".join(turns))
     say(
@@ -153,9 +155,14 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("model")
     p.add_argument("--out", required=True)
-    p.add_argument("--rows")
+    p.add_argument("--rows", help="a file of frozen rows instead of the held-out sets")
+    p.add_argument("--only", default="", help="sets with this in their names")
+    p.add_argument("--longest", type=int, default=1 << 20, help="sets of at most so many tokens")
+    p.add_argument("--needles", nargs="*", default=[], metavar="LENGTH:ROWS", help="rows of each depth, by length")
+    p.add_argument("--no-free", action="store_true", help="without the hand-written chats")
     a = p.parse_args()
-    evaluate(a.model, a.out, a.rows)
+    needles = tuple(tuple(map(int, x.split(":"))) for x in a.needles) or evalsets.NEEDLES
+    evaluate(a.model, a.out, a.rows, not a.no_free, only=a.only, longest=a.longest, needles=needles)
 
 
 if __name__ == "__main__":

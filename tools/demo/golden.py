@@ -9,6 +9,7 @@ Needs numpy and regex.
 """
 
 import json
+import multiprocessing
 import os
 import random
 import sys
@@ -38,41 +39,42 @@ def makers(r, encoder):
     }
 
 
-def answered(folder, make, decode, assistant):
-    """The case of the first row that the model answers."""
+def scores(folder, numerics, ids):
+    """What a case says of a row under one kind of numerics."""
+    logits, _ = reference.Model(folder, numerics).forward(ids)
+    z = logits - logits.max(-1, keepdims=True)
+    logp = z - np.log(np.exp(z).sum(-1, keepdims=True))
+    return {
+        "top1": logits.argmax(-1).tolist(),
+        "next_logprob": [float(f"{x:.7g}") for x in logp[np.arange(len(ids) - 1), ids[1:]]],
+        "last_logits": [float(f"{x:.6g}") for x in logits[-2]],
+    }
+
+
+def answered(job):
+    """The case of the first row of a kind that the model answers."""
+    folder, name = job
+    words = os.path.join(folder, "tokenizer.json")
+    decode, assistant = tokenizer.decoder(words), tokenizer.special(words)["assistant"]
+    make = makers(random.Random(f"{SEED} {name}"), tokenizer.fast(words))[name]
     for _ in range(TRIES):
         ids = make()
-        c = case(folder, ids, decode(ids), assistant)
-        if c["answer_is_top1"]:
-            return c
+        start, exact = len(ids) - 1 - ids[::-1].index(assistant), scores(folder, "exact", ids)
+        if exact["top1"][start + 1 : -1] == ids[start + 2 :]:
+            official = scores(folder, "official", ids)
+            same = np.mean(np.array(exact["top1"]) == np.array(official["top1"]))
+            print(f"{name} {len(ids)} tokens, top-1 of the numerics equal {same:.3f}", flush=True)
+            head = {"text": decode(ids), "ids": ids, "answer_from": start + 2}
+            return head | {"exact": exact, "official": official, "answer_is_top1": True}
     sys.exit(f"golden: none of {TRIES} rows was answered")
-
-
-def case(folder, ids, text, assistant):
-    """One row under both numerics."""
-    start = len(ids) - 1 - ids[::-1].index(assistant)
-    out = {"text": text, "ids": ids, "answer_from": start + 2}
-    for numerics in ("exact", "official"):
-        logits, _ = reference.Model(folder, numerics).forward(ids)
-        z = logits - logits.max(-1, keepdims=True)
-        logp = z - np.log(np.exp(z).sum(-1, keepdims=True))
-        out[numerics] = {
-            "top1": logits.argmax(-1).tolist(),
-            "next_logprob": [float(f"{x:.7g}") for x in logp[np.arange(len(ids) - 1), ids[1:]]],
-            "last_logits": [float(f"{x:.6g}") for x in logits[-2]],
-        }
-    out["answer_is_top1"] = out["exact"]["top1"][start + 1 : -1] == ids[start + 2 :]
-    return out
 
 
 def main():
     folder, path = sys.argv[1:]
-    words = os.path.join(folder, "tokenizer.json")
-    decode, assistant, cases = tokenizer.decoder(words), tokenizer.special(words)["assistant"], {}
-    for name, make in makers(random.Random(SEED), tokenizer.fast(words)).items():
-        c = cases[name] = answered(folder, make, decode, assistant)
-        same = np.mean(np.array(c["exact"]["top1"]) == np.array(c["official"]["top1"]))
-        print(f"{name} {len(c['ids'])} tokens, top-1 of the numerics equal {same:.3f}", flush=True)
+    names = list(makers(random.Random(SEED), None))
+    with multiprocessing.Pool(2) as pool:  # the long rows first
+        cases = dict(zip(names[::-1], pool.map(answered, [(folder, name) for name in names[::-1]], chunksize=1)))
+    cases = {name: cases[name] for name in names}
     with open(path, "w") as f:
         json.dump(cases, f, ensure_ascii=False, separators=(",", ":"))
 

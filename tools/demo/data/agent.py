@@ -9,7 +9,7 @@ from .chat import WRITE, Chat
 from .foreign import foreign
 from .skills import any_text
 from .snippets import fence, snippet
-from .tools import toolset
+from .tools import lengthened, manual, toolset
 
 TO_FILE = (
     "to a file",
@@ -80,18 +80,25 @@ COMMANDS = (
 
 
 class Session(Chat):
-    """A chat with tools. extra: how many tools beside those that it uses; parts: length of the system text."""
+    """A chat with tools. extra: how many tools beside those that it uses; parts: length of the system text;
+    prompt: characters of instructions that stand in the system text and in the descriptions of the tools."""
 
-    def __init__(self, r, chars, heldout=False, thinking=False, extra=0, parts=0):
+    def __init__(self, r, chars, heldout=False, thinking=False, extra=0, parts=0, prompt=0):
         super().__init__(r, chars, heldout, thinking)
         self.tools, self.roles = toolset(r, extra)
+        if prompt:
+            lengthened(r, self.tools, prompt * (share := r.uniform(0.2, 0.8)))
+            self.system(manual(r, prompt * (1 - share)))
+        else:
+            self.opening(parts)
         self.used += 1900 + sum(len(str(t)) for t in self.tools)
-        self.opening(parts)
 
     def call(self, role, *values):
-        """(name, arguments) of the tool that plays the role."""
+        """(name, arguments) of the tool that plays the role, the arguments in the order of its schema."""
         name, parameters = self.roles[role]
-        return name, dict(zip(parameters, values))
+        given = dict(zip(parameters, values))
+        order = next(t for t in self.tools if t["name"] == name)["parameters"]["properties"]
+        return name, {p: given[p] for p in order if p in given}
 
     def save(self, text, path, reasoning=None):
         """Write the text and report it."""
@@ -156,7 +163,7 @@ class Session(Chat):
         """(text, language, path) of something unknown, as long as there is room for two copies."""
         r = self.r
         text, language, extension, stem = foreign(
-            r, min(r.choice((120, 300, 600, 1500, 4000)), max(80, 0.3 * self.left()))
+            r, min(r.choice((120, 300, 600, 1500, 3000, 5000)), max(80, 0.3 * self.left()))
         )
         path = f"{stem}.{extension}" if r.random() < 0.4 else v.path(r)
         return text, language, path
@@ -312,6 +319,10 @@ class Session(Chat):
             self.facts.append((f, said))
         else:
             body = any_text(r) if r.random() < 0.6 else snippet(r)[2]
+            if r.random() < 0.5:
+                f = self.news(1)
+                body = f.state(r) + r.choice(("", "", "\n" + skills.sentence(r)))
+                self.facts.append((f, body))
             question = r.choice(
                 ("What does {f} say?", "Show me {f}.", "Read {f}.", "What is in {f}?", "read {f}")
             ).format(f=path)
@@ -324,6 +335,25 @@ class Session(Chat):
             return
         self.tool(body)
         self.bot(answer, "The result has the answer.")
+
+    def look_up(self):
+        """A file of several KB with a fact in it, errands, and only then the question for the fact, with no further call."""
+        r, path, f = self.r, v.path(self.r), self.news(0.8)
+        if self.left() < 1500:
+            return self.read()
+        pieces, joint = documents.filler(r, min(r.choice((60, 400, 1500, 4000, 9000)), self.left() * 0.4))
+        said = f.state(r)
+        pieces.insert(r.randrange(len(pieces) + 1), said)
+        self.user(r.choice(("Open {f}.", "Have a look at {f}.", "Load {f}.", "Look into {f}.")).format(f=path))
+        self.bot("", f"I need to read {path}.", [self.call("read", path)])
+        self.tool(joint.join(pieces))
+        self.bot(f"I have read {path}.", "The user will ask about it.")
+        self.facts.append((f, said))
+        for _ in range(r.choice((0, 1, 2, 4, 6))):
+            if self.left() > 1200:
+                r.choices((self.small, self.tell, self.echo, self.run, self.read, self.table), (3, 3, 3, 2, 1, 1))[0]()
+        known = next((k for k in self.facts if k[0].key == f.key), (f, said))
+        self.ask(known)
 
     def news(self, share=0.6):
         """A fact that nothing told so far speaks of; an attribute with the given share."""
@@ -338,7 +368,9 @@ class Session(Chat):
         text = r.choice((skills.sentence(r), skills.skill(r)[0], skills.talk(r)[0], skills.any_text(r)))
         tool = r.choice(self.tools)
         name, shapes, needed = tool["name"], tool["parameters"]["properties"], tool["parameters"]["required"]
-        arguments = {p: text if shapes[p]["type"] == "string" else schemas.least(shapes[p], text) for p in needed}
+        arguments = {
+            p: text if shape["type"] == "string" else schemas.least(shape, text) for p, shape in shapes.items() if p in needed
+        }
         self.user(text)
         self.bot(
             "",
@@ -420,6 +452,7 @@ class Session(Chat):
                 self.pasted,
                 self.copied,
                 self.must_call,
+                self.look_up,
             ),
-            (9, 6, 3, 1, 1, 1, 7, 6, 5, 3),
+            (13, 6, 3, 1, 1, 1, 7, 6, 5, 3, 5),
         )[0]()

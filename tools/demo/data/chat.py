@@ -297,7 +297,8 @@ class Chat:
             return self.tell()
         f = r.choice(pool)
         true = r.random() < 0.5
-        x = f.value if true else v.value(r, f.attribute)
+        others = [g.value for g in pool if g.value != f.value]
+        x = f.value if true else r.choice(others) if others and r.random() < 0.4 else v.value(r, f.attribute)
         if not true and x == f.value:
             return
         self.user(
@@ -315,6 +316,22 @@ class Chat:
         )
         rest = f.answer[0].lower() + f.answer[1:]
         self.bot(f"Yes, {rest}" if true else f"No, {rest}", f"I was told {f.value}.")
+
+    def contrast(self):
+        """Two persons and the same verb in one sentence: the one must not be taken for the other."""
+        r, f = self.r, facts.having(self.r, self.heldout)
+        g = facts.having(r, self.heldout, f.key[1])
+        if self.know(f) or self.know(g) or f.value == g.value or f.key == g.key:
+            return
+        one, two = f.said[0], g.said[0]
+        self.user(facts.upper_first(one) + r.choice((", ", " and ", ", and ", "; ", ", but ", " while ")) + two + ".")
+        self.bot("Noted, all of them.", "The user gives two facts.")
+        self.facts += [(f, one), (g, two)]
+        for _ in range(r.choice((0, 0, 1, 2))):
+            self.small()
+        for known in r.sample(self.facts[-2:], r.randint(1, 2)):
+            if known[0].key in (f.key, g.key):
+                self.ask(known)
 
     def two_steps(self):
         """The answer takes two statements."""

@@ -309,8 +309,8 @@ carries/carry""".split()
 ]
 
 
-def having(r, heldout=False):
-    """'Anna has the red keys': who has it, what has she."""
+def having(r, heldout=False, verb=None):
+    """'Anna has the red keys': who has it, what has she; with the given verb."""
     p = v.person(r)
     s = r.choice(
         (
@@ -321,7 +321,7 @@ def having(r, heldout=False):
             f"a {v.noun(r)}",
         )
     )
-    verb, base = r.choice(HAVING)
+    verb, base = r.choice([x for x in HAVING if verb in (None, x[0])])
     answer = f"{p} {verb} {you(s)}."
     asked = [
         (

@@ -17,7 +17,15 @@ let the {a} of {s} be {v}|I want the {a} of {s} to be {v}|{v} has been the {a} o
 we call {v} the {a} of {s}|the label on {s} gives {v} as the {a}|according to the manual the {a} of {s} is {v}|
 store {v} under the {a} of {s}|{s} comes with {v} as {a}|there is also {s} with the {a} {v}|the {a} of {s} equals {v}|
 set the {a} of {s} to {v}|use {v} for the {a} of {s}|{s} ({a}: {v})|the {a} belonging to {s} was {v}|
-I have just learned that {s} has the {a} {v}|nobody else knows that the {a} of {s} is {v}|{a} {v} is for {s}|
+I have just learned that {s} has the {a} {v}|
+which {a} does {s} have, you ask? {v}|if anybody asks for the {a} of {s}, say {v}|{s} swapped its {a} for {v}|{s} takes {v} as {a}|
+unless I am mistaken {v} is what they use as the {a} of {s}|{v} is what you find under the {a} of {s}|my diary says {v} for the {a} of {s}|
+somebody gave {s} another {a}, namely {v}|since last week {v} does duty as the {a} of {s}|{s} works with {v} as its {a}|
+I was asked for the {a} of {s} and said {v}|the {a} of {s}? It is {v}|put down {v}, that is the {a} of {s}|
+in the list {v} stands next to the {a} of {s}|{v} - so reads the {a} of {s}|{s} changed, its {a} is {v} by now|
+we agreed on {v} when it comes to the {a} of {s}|for the {a} of {s} they picked {v} in the end|{v} counts as the {a} of {s}|
+the thing with {s} is that its {a} is {v}|{s} lists {v} as {a}|it says {v} where the {a} of {s} should be|
+between you and me {s} has {v} for a {a}|nobody else knows that the {a} of {s} is {v}|{a} {v} is for {s}|
 whenever you see {s}, think of {v} as its {a}|on paper the {a} of {s} is {v}|the {a} of {s} will be {v}|
 make a note: {a} for {s} is {v}|{s} needs the {a} {v}|to open {s} you need the {a} {v}|the answer to the {a} of {s} is {v}""".replace(
     "\n", ""

@@ -15,8 +15,9 @@ TURNS = (
     ("ask_two", 1.5),
     ("ask_unknown", 5),
     ("correct", 4),
-    ("verify", 5),
+    ("verify", 9),
     ("two_steps", 2),
+    ("contrast", 2),
     ("first", 2),
     ("previous", 2.5),
     ("own", 1.5),
@@ -48,6 +49,10 @@ def start(r, length, chars, heldout, thinking):
     """An empty chat or session that suits the length in tokens."""
     if length >= 1024 and r.random() < (0.5 if length <= 2048 else 0.45):
         most = 3 if length <= 1024 else 10 if length <= 2048 else 24 if length <= 4096 else 40
+        if length >= 4096 and r.random() < AGENT:
+            # An agent's prompt fills a good part of the row, as it does in front of a first request.
+            prompt = min(40000, chars) * r.uniform(0.3, 0.8)
+            return Session(r, chars, heldout, thinking, r.randint(3, 14), 0, prompt)
         extra = r.randint(0, most) if r.random() < 0.6 else 0
         parts = 0 if r.random() < 0.4 else r.randint(1, 6 if length <= 1024 else 32)
         session = Session(r, chars, heldout, thinking, extra, parts)
@@ -59,6 +64,7 @@ def start(r, length, chars, heldout, thinking):
     return chat
 
 
+AGENT = 0.6  # share of the long sessions behind an agent's prompt of many KB
 FORMED = 0.1  # share of the rows whose answers have a prescribed form
 FORMED_MOST = 2048  # tokens of such a row
 FORCED_FIRST = 0.15  # share of the sessions that begin with a call that was demanded
@@ -82,7 +88,8 @@ def conversation(r, length, chars_per_token, heldout=False):
         chat = formed(r, length, length * chars_per_token, heldout, thinking)
         return encode(chat.messages, thinking), chat.silent, chat.forced
     chat = start(r, length, length * chars_per_token, heldout, thinking)
-    if length >= 2048 and r.random() < (0.5 if length < 8192 else 0.8):
+    agent = chat.tools and chat.used > 0.3 * chat.chars
+    if not agent and length >= 2048 and r.random() < (0.5 if length < 8192 else 0.8):
         for _ in range(r.randint(0, 3)):
             chat.tell()
         chat.document(r.uniform(0.4, 0.8) * max(400, chat.left()))

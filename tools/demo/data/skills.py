@@ -237,10 +237,11 @@ def cannot(r):
 def total(r):
     """A sum, a difference or a product of small numbers, in digits or with words between."""
     x, y = r.randint(0, 99), r.randint(0, 99)
-    if (size := r.random()) < 0.4:
-        most = 12 if size < 0.15 else 999
-        x, y = r.randint(0, most), r.randint(0, most)
     k = r.random()
+    if (size := r.random()) < 0.6:
+        most = 12 if size < 0.1 else 999
+        x, y = r.randint(0, most), r.randint(0, most)
+        k *= 0.8 if most > 99 else 1
     if k < 0.65:
         sign, word, z = "+", "plus", x + y
     elif k < 0.88:

@@ -326,6 +326,76 @@ def note(r):
     return f"a short poem about the {a} {n} with the {m}", "", text, f"{n}.txt"
 
 
+# A program with a board of rows and columns: {r} rows, {c} columns, {s} the sign in every field.
+BOARDS = {
+    "c": """#include <stdio.h>
+
+int main(void) {{
+    char board[{r}][{c}];
+    for (int i = 0; i < {r}; i++)
+        for (int j = 0; j < {c}; j++)
+            board[i][j] = '{s}';
+    for (int i = 0; i < {r}; i++) {{
+        for (int j = 0; j < {c}; j++)
+            putchar(board[i][j]);
+        putchar('\\n');
+    }}
+    return 0;
+}}
+""",
+    "python": """board = [["{s}"] * {c} for _ in range({r})]
+for row in board:
+    print("".join(row))
+""",
+    "javascript": """const board = Array.from({{ length: {r} }}, () => Array({c}).fill("{s}"));
+for (const row of board) {{
+  console.log(row.join(""));
+}}
+""",
+}
+
+
+def board(r):
+    language, rows, columns, sign = r.choice(list(BOARDS)), r.randint(2, 20), r.randint(2, 20), r.choice(".#-+*o_x0")
+    _, spoken, extension = PRINTS[language]
+    text = BOARDS[language].format(r=rows, c=columns, s=sign)
+    return f"a {spoken} program with a board of {rows} rows and {columns} columns of {sign}", language, text, f"board.{extension}"
+
+
+# Head, one line printed and end of a program that prints several lines.
+SPEAKERS = {
+    "c": ('#include <stdio.h>\n\nint main(void) {{\n', '    puts("{t}");\n', "    return 0;\n}}\n"),
+    "python": ("def main():\n", '    print("{t}")\n', "\n\nmain()\n"),
+    "go": ('package main\n\nimport "fmt"\n\nfunc main() {{\n', '\tfmt.Println("{t}")\n', "}}\n"),
+    "java": (
+        "public class Main {{\n    public static void main(String[] args) {{\n",
+        '        System.out.println("{t}");\n',
+        "    }}\n}}\n",
+    ),
+}
+
+
+def speaker(r):
+    """As many lines as the request names, then the end."""
+    language, words = r.choice(list(SPEAKERS)), [v.noun(r) for _ in range(r.randint(2, 12))]
+    head, line, end = SPEAKERS[language]
+    _, spoken, extension = PRINTS[language]
+    text = head.format() + "".join(line.format(t=w) for w in words) + end.format()
+    return f"a {spoken} program that prints {', '.join(words)}, each on its own line", language, text, f"lines.{extension}"
+
+
+def called_all(r):
+    """Several C functions and a main that calls each of them."""
+    chosen, x = {}, r.randint(2, 30)
+    while len(chosen) < r.randint(2, 6):
+        _, stem, bodies = r.choice(FUNCTIONS)
+        c = r.randint(2, 99)
+        chosen.setdefault(stem.format(c=c), bodies["c"].format(c=c))
+    text = "#include <stdio.h>\n\n" + "\n".join(SIGNATURE["c"][0].format(f=f, b=b) for f, b in chosen.items())
+    text += "\nint main(void) {\n" + "".join(f'    printf("%d\\n", {f}({x}));\n' for f in chosen) + "    return 0;\n}\n"
+    return f"a C program with the functions {', '.join(chosen)}, each called with {x}", "c", text, "main.c"
+
+
 KINDS = (
     (printed, 28),
     (looped, 16),
@@ -338,7 +408,10 @@ KINDS = (
     (listing, 8),
     (called, 5),
     (note, 6),
-    (game, 6),
+    (game, 16),
+    (board, 5),
+    (speaker, 5),
+    (called_all, 4),
 )
 
 

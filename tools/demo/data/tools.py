@@ -3,7 +3,8 @@
 Owns names, parameters and descriptions; toolset() draws a set and says which tool does what. The sessions
 that use them are in agent.py.
 """
-from . import values as v
+from . import skills, values as v
+from .foreign import foreign
 from .words import NOUN
 
 TYPES = ("string", "string", "string", "number", "boolean", "integer", "array")
@@ -148,6 +149,15 @@ ABOUT = {
     "grep": ("Search the files for a pattern.", "Find text in files."),
     "list": ("List a folder.", "List the files of a folder."),
 }
+# Parameters that a schema may name beside and that no call here has.
+OPTIONAL = {
+    "write": (("overwrite", "boolean"), ("encoding", "string"), ("mode", "integer")),
+    "read": (("offset", "number"), ("limit", "number"), ("encoding", "string")),
+    "bash": (("timeout", "number"), ("workdir", "string"), ("background", "boolean")),
+    "edit": (("replaceAll", "boolean"), ("count", "integer")),
+    "grep": (("include", "string"), ("context", "integer"), ("limit", "number")),
+    "list": (("ignore", "array"), ("depth", "integer")),
+}
 HINT = {
     "write": ("path of the file", "text to write"),
     "read": ("path of the file",),
@@ -171,6 +181,64 @@ def invented_agent(r):
     }
 
 
+HEADINGS = "Usage|Notes|Important|Examples|Rules|Tone|Tasks|Environment|Style|Git|Errors|Output|Before you start|Steps|Limits".split("|")
+
+
+def manual_part(r):
+    """One part of a long instruction: a heading, a paragraph, a list, an example, code."""
+    k, lines = r.random(), r.randint(2, 9)
+    if k < 0.15:
+        return f"{'#' * r.randint(1, 3)} {r.choice(HEADINGS)}" + r.choice(("", f" of the {v.noun(r)}"))
+    if k < 0.45:
+        return " ".join(fill(r, r.choice(SYSTEM_PARTS)) if r.random() < 0.4 else skills.sentence(r) for _ in range(lines))
+    if k < 0.65:
+        mark = r.choice(("- ", "* ", "  - ", "{i}. "))
+        return "\n".join(
+            mark.format(i=i + 1) + (fill(r, r.choice(SYSTEM_PARTS)) if r.random() < 0.4 else skills.sentence(r))
+            for i in range(lines)
+        )
+    if k < 0.82:
+        tag, (question, answer) = r.choice(("example", "good-example", "bad-example", "reasoning")), skills.skill(r)
+        return f"<{tag}>\nuser: {question}\nassistant: {answer}\n</{tag}>"
+    text, language, _, _ = foreign(r, r.choice((80, 200, 500)))
+    return f"```{language}\n{text}```"
+
+
+def manual(r, chars):
+    """Instructions of about so many characters, as agents put them before a chat and into the descriptions of tools."""
+    parts, n = [], 0
+    while n < chars:
+        parts.append(manual_part(r))
+        n += len(parts[-1]) + 2
+    return r.choice(("\n", "\n\n")).join(parts)
+
+
+def lengthened(r, schemas, chars):
+    """The schemas with descriptions of so many characters in all, a few of them with the most."""
+    weights = [r.random() ** 3 for _ in schemas]
+    for s, w in zip(schemas, weights):
+        if (n := chars * w / sum(weights)) > 40:
+            s["description"] += "\n\n" + manual(r, n)
+    return schemas
+
+
+def described(r, role, parameters):
+    """The schema's properties of a tool and which of them are required, in an order of its own."""
+    shapes = [(p, text_property(h)) for p, h in zip(parameters, HINT[role])]
+    needed = [p for p, _ in shapes]
+    if r.random() < 0.5:
+        shapes += [
+            (p, {"type": t, "description": skills.sentence(r)}) for p, t in OPTIONAL[role] if r.random() < 0.5 and p not in needed
+        ]
+    if r.random() < 0.5:
+        r.shuffle(shapes)
+    shapes = dict(shapes)
+    made = schema(shapes, [p for p in shapes if p in needed] if r.random() < 0.7 else needed)
+    if r.random() < 0.3:
+        made = {"$schema": "http://json-schema.org/draft-07/schema#", **made, "additionalProperties": False}
+    return made
+
+
 def toolset(r, extra=0):
     """(schemas, roles): roles maps what a tool does to (name, parameters); `extra` tools have no role."""
     k = r.random()
@@ -182,8 +250,9 @@ def toolset(r, extra=0):
             del roles[role]
     schemas = []
     for role, (name, *parameters) in roles.items():
-        properties = {p: text_property(h) for p, h in zip(parameters, HINT[role])}
-        schemas.append({"name": name, "description": r.choice(ABOUT[role]), "parameters": schema(properties)})
+        schemas.append(
+            {"name": name, "description": r.choice(ABOUT[role]), "parameters": described(r, role, parameters)}
+        )
     long = extra > 8
     schemas += [other_tool(r, long) for _ in range(extra)]
     r.shuffle(schemas)
