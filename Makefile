@@ -38,7 +38,7 @@ HOST_OPT = $(if $(filter kernels/% engine/model/%,$(1)),-O2,-O1)
 # Two libraries hold everything but the files with a main(); a program links what it uses of its own.
 # The box's own programs know nothing of the engine; all but the updater and the models' link no library of others.
 LIB_SRC := $(filter-out engine/main.c,$(wildcard engine/*.c engine/*/*.c kernels/*.c kernels/cpu/*.c))
-BOX_SRC := $(filter-out init/init.c init/console.c init/heart.c init/updater.c init/tls.c init/kernel.c init/keeper.c init/claimant.c init/clock.c init/remote.c init/models.c,$(wildcard init/*.c))
+BOX_SRC := $(filter-out init/init.c init/console.c init/heart.c init/updater.c init/tls.c init/kernel.c init/keeper.c init/claimant.c init/keystick.c init/clock.c init/remote.c init/models.c,$(wildcard init/*.c))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 FORMAT_SRC := $(wildcard config/*.h engine/*.[ch] engine/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
               kernels/cuda/*.cu kernels/cuda/*.cuh \
@@ -49,7 +49,7 @@ HOST_LIB := build/host/libv4box.a
 MUSL_BOX := build/musl/libbox.a
 HOST_BOX := build/host/libbox.a
 UNIT := $(UNIT_SRC:tests/unit/%.c=build/host/unit/%)
-PROGRAMS := build/engine build/console build/init build/heart build/updater build/tls build/kernel build/keeper build/claim build/clock build/remote build/models build/bundle build/synth
+PROGRAMS := build/engine build/console build/init build/heart build/updater build/tls build/kernel build/keeper build/claim build/keystick build/clock build/remote build/models build/bundle build/synth
 
 .PHONY: all help image run run-disk stop serve test unit run-unit gpu test-gpu bench-gpu soak-serve audit-faults test-harness bench-tokenizer bench-model bench-mask tidy fuzz fuzz-setup clean setup FORCE
 .SECONDARY:
@@ -93,6 +93,7 @@ build/engine: build/musl/engine/main.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/console: build/musl/init/console.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/init: build/musl/init/init.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/heart: build/musl/init/heart.o $(MUSL_BOX) ; $(LINK_MUSL)
+build/keystick: build/musl/init/keystick.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/claim: build/musl/init/claimant.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/clock: build/musl/init/clock.o $(MUSL_BOX) ; $(LINK_MUSL)
 build/remote: build/musl/init/remote.o $(MUSL_BOX) ; $(LINK_MUSL)
@@ -230,7 +231,7 @@ ROOTFS_SRC := $(shell find rootfs -type f) config/modules.list config/packages.t
 image: build/v4box.img ## assemble kernel, initramfs, bill of materials and the disk
 
 # Makes all four files; the others are never older.
-build/v4box-initramfs.cpio.zst: build/engine build/console build/init build/heart build/updater build/tls build/kernel build/keeper build/claim build/clock build/remote build/models $(ROOTFS_SRC) | setup
+build/v4box-initramfs.cpio.zst: build/engine build/console build/init build/heart build/updater build/tls build/kernel build/keeper build/claim build/keystick build/clock build/remote build/models $(ROOTFS_SRC) | setup
 	@tools/image.sh $(CACHE) build
 
 # SECURE=DIR signs the system for Secure Boot with the keys in DIR; they are made when there are none.

@@ -158,7 +158,11 @@
 #define CLAIM_GROUP_CHARS 4    /* between hyphens */
 #define CLAIM_GUESSES     5    /* slips of a hand */
 #define CLAIM_GUESS_MS    2000 /* then one so often: all codes take 73 thousand million years */
-#define CLAIM_IDLE_TEXT   "30" /* seconds: a login that says nothing makes room for others */
+#define KEYSTICK_FILE     "authorized_keys" /* on a stick with a FAT */
+#define KEYSTICK_MS       300000 /* after power-on: a stick that comes later is for a box with an owner \
+                                  */
+#define KEYSTICK_PERIOD_MS 2000
+#define CLAIM_IDLE_TEXT    "30" /* seconds: a login that says nothing makes room for others */
 
 /* ---- console ----------------------------------------------------------------------------------
  */

@@ -46,7 +46,7 @@ try_pin() (
 
 check_programs() {
     local name
-    for name in engine console init heart updater tls kernel keeper models claim clock remote synth; do
+    for name in engine console init heart updater tls kernel keeper models claim keystick clock remote synth; do
         file "build/$name" | grep -q 'statically linked' && ! file "build/$name" | grep -q interpreter
         result $? "build/$name is static, without an interpreter" "$(file "build/$name")"
     done
