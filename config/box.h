@@ -154,13 +154,12 @@
 
 /* ---- the claim of a new box -------------------------------------------------------------------
  */
-#define CLAIM_CODE_CHARS  12   /* 60 bits; typed by hand from a screen */
-#define CLAIM_GROUP_CHARS 4    /* between hyphens */
-#define CLAIM_GUESSES     5    /* slips of a hand */
-#define CLAIM_GUESS_MS    2000 /* then one so often: all codes take 73 thousand million years */
-#define KEYSTICK_FILE     "authorized_keys" /* on a stick with a FAT */
-#define KEYSTICK_MS       300000 /* after power-on: a stick that comes later is for a box with an owner \
-                                  */
+#define CLAIM_CODE_CHARS   12   /* 60 bits; typed by hand from a screen */
+#define CLAIM_GROUP_CHARS  4    /* between hyphens */
+#define CLAIM_GUESSES      5    /* slips of a hand */
+#define CLAIM_GUESS_MS     2000 /* then one so often: all codes take 73 thousand million years */
+#define KEYSTICK_FILE      "authorized_keys" /* on a stick with a FAT */
+#define KEYSTICK_MS        300000 /* after power-on; later ones are for a box with an owner */
 #define KEYSTICK_PERIOD_MS 2000
 #define CLAIM_IDLE_TEXT    "30" /* seconds: a login that says nothing makes room for others */
 
