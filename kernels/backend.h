@@ -5,8 +5,8 @@
  * engine/model/forward.c is written once over this struct.  Pointers named "device" belong to the
  * backend and are never dereferenced by the caller (pointer arithmetic on rows is allowed);
  * activations are float32 rows (hyper-connection weights and rotations float64), contiguous, in the
- * shape given beside each field.  Every backend implements every operation; there are no
- * capabilities to ask for.  A broken shape aborts.
+ * shape given beside each field.  Every backend implements every operation; the one capability
+ * to ask for is `packs`.  A broken shape aborts.
  *
  * Numerics are values in the params, never a mode of the backend: `enum round` where a value is
  * stored, `precise` where it is summed: in double (or to that effect) instead of float32, and
@@ -28,6 +28,7 @@
 
 #include "config/limits.h"
 #include "config/model.h"
+#include "kernels/entry.h"
 #include "kernels/meeting.h"
 #include "kernels/tensor.h"
 #include "kernels/witness.h"
@@ -189,8 +190,10 @@ struct kv_store_params {
     int32_t n, position;  /* of the first token */
     struct place place;
     enum round round, round_nope; /* kv.entry */
-    float *ring; /* device [ring_slots, HEAD_DIM]; position p lies in slot p mod ring_slots */
+    /* device [ring_slots, HEAD_DIM], rows of `format`; position p lies in slot p mod ring_slots */
+    float *ring;
     int32_t ring_slots;
+    enum entry_format format;
 };
 
 /* Keeps (kappa, gamma + ape) of each token in rings, from which blocks are pooled later (2.9). */
@@ -214,7 +217,8 @@ struct compressor_pool_params {
     enum round round, round_nope, round_rotated; /* round_nope: main entries; rotated: index keys */
     _Bool rotate;                                /* Hadamard over the dim channels: index.rotate */
     _Bool precise;                               /* sum */
-    float *cache;                                /* device [blocks, dim] */
+    float *cache;                                /* device [blocks, dim], rows of `format` */
+    enum entry_format format;
 };
 
 /* (13): rotation by position, Hadamard, rounding of the index queries. */
@@ -232,7 +236,7 @@ struct index_query_params {
 struct index_select_params {
     const float *q;       /* device [n, heads, INDEX_HEAD_DIM] */
     const float *weights; /* device [n, heads], not yet scaled */
-    const float *keys;    /* device [blocks, INDEX_HEAD_DIM] */
+    const float *keys;    /* device [blocks, INDEX_HEAD_DIM], rows of `format` */
     int32_t n, position, heads, topk;
     struct place place;
     enum precision_INDEX_SCORE score;
@@ -240,15 +244,16 @@ struct index_select_params {
     _Bool precise;       /* sum */
     int32_t *selected;   /* device [n, topk], ascending */
     int32_t *n_selected; /* device [n] */
+    enum entry_format format;
 };
 
 /* (8)-(10): one key/value vector for all heads, window and compressed entries, sink, inverse rope.
  */
 struct attention_params {
-    struct tensor sink;                   /* F32 [heads] */
-    const float *q;                       /* device [n, heads, HEAD_DIM] */
-    const float *ring;                    /* device [ring_slots, HEAD_DIM] */
-    const float *compressed;              /* device [blocks, HEAD_DIM]; NULL when ratio is 0 */
+    struct tensor sink;      /* F32 [heads] */
+    const float *q;          /* device [n, heads, HEAD_DIM] */
+    const float *ring;       /* device [ring_slots, HEAD_DIM], rows of `format` */
+    const float *compressed; /* device [blocks, HEAD_DIM], of `format`; NULL when ratio is 0 */
     const int32_t *selected, *n_selected; /* device [n, topk], [n]; NULL: every visible block */
     const double *rope;                   /* device [n, ROPE_ROW], of the queries */
     int32_t n, position, heads, ring_slots, ratio, topk;
@@ -258,6 +263,7 @@ struct attention_params {
     enum round round;    /* act.store */
     _Bool precise;       /* sum */
     float *out;          /* device [n, heads, HEAD_DIM] */
+    enum entry_format format;
 };
 
 /* (17)-(19) */
@@ -389,6 +395,10 @@ struct backend_ops {
 
     /* What ran since the last call, into *out (overwritten); then the table is empty. */
     void (*witness_read)(struct backend *b, struct witness_table *out);
+
+    /* Whether rows of a timeline may lie in every form of kernels/entry.h; else all are ENTRY_F32.
+     * What is computed does not depend on it. */
+    _Bool packs;
 };
 
 /* Every implementation starts with this member. */

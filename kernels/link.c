@@ -274,7 +274,9 @@ static const char *numbers_wrong(const struct link_step *step)
     bool flags = p->routed_zero <= 1 && p->rotate_keys_only <= 1 && p->hc_transposed <= 1;
     if (!numbers || !flags)
         return "perturbation";
-    return p->zero != 0 || step->zero != 0 ? "zero" : NULL;
+    if (step->mixed < 0 || step->mixed > (step->kind == LINK_OPEN))
+        return "mixed";
+    return p->zero != 0 ? "zero" : NULL;
 }
 
 const char *link_step_wrong(const struct link_step *step, const struct link_limits *limits)

@@ -113,7 +113,7 @@ struct link_step {
     int32_t piece;                   /* its place in the pool */
     int32_t
         at; /* LINK_SAVE, LINK_LOAD: number of the block, or tokens in front of the tail's end */
-    int32_t zero;
+    int32_t mixed; /* LINK_OPEN: 1: several profiles feed the timeline */
     int32_t n_segments, n_ids;
     struct link_segment segments[LINK_TIMELINES];
     int32_t ids[STEP_TOKENS_MAX]; /* of all segments, one behind another */
@@ -160,6 +160,8 @@ struct link {
     _Atomic uint32_t done;          /* number of the last step answered */
     char config[LINK_FIELD_BYTES];  /* READY: name of the row of config/model.h */
     char variant[LINK_FIELD_BYTES]; /* READY: of the backend */
+    uint32_t packs;                 /* READY: 1: timelines lie in the forms of kernels/entry.h */
+    uint32_t zero;                  /* answers hold doubles */
     char reason[ERROR_TEXT_BYTES];  /* FAILED: one line */
     struct link_answer answers[LINK_STEPS];
 };

@@ -328,8 +328,9 @@ static void rows(struct bench *s, int32_t layer)
         s->q,        s->rope,         s->n,           s->c->num_attention_heads,
         place_of(s), ATTN_QNORM_FP32, ATTN_QUERY_BF16};
     s->b->ops->query(s->b, &query);
-    struct kv_store_params kv = {l->kv_norm,  s->kv,      s->rope,      s->n,      s->position,
-                                 place_of(s), ROUND_BF16, ROUND_FP8_64, l->window, WINDOW};
+    struct kv_store_params kv = {l->kv_norm,  s->kv,       s->rope,    s->n,
+                                 s->position, place_of(s), ROUND_BF16, ROUND_FP8_64,
+                                 l->window,   WINDOW,      ENTRY_F32};
     s->b->ops->kv_store(s->b, &kv);
     struct index_query_params index = {s->index_q,  s->rope,    s->n,         s->c->index_n_heads,
                                        place_of(s), ROUND_BF16, ROUND_FP4_32, true};

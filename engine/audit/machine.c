@@ -38,9 +38,9 @@ static void create_piece(void *user, struct model *model)
 {
     struct piece *p = user;
     struct audit_machine *m = p->machine;
-    p->status = sequence_create(model, m->context, &m->main, p->err);
+    p->status = sequence_create_mixed(model, m->context, &m->main, p->err);
     if (p->status == OK)
-        p->status = sequence_create(model, m->context, &m->other, p->err);
+        p->status = sequence_create_mixed(model, m->context, &m->other, p->err);
     if (p->status == OK)
         p->status =
             snapshots_create(model, m->context / SNAPSHOT_TOKENS + 1, 1, &m->snapshots, p->err);

@@ -75,6 +75,7 @@ struct compressor {
     const struct tensor *ape, *norm;
     const float *kappa, *gamma;
     float *kappa_ring, *gamma_ring, *cache;
+    enum entry_format format;
     int32_t ratio, dim;
     bool index;
     enum layer_kind kind;
@@ -121,6 +122,7 @@ static void compress(struct model *m, const struct span *span, const struct comp
         .rotate = k->index && r->rotate_keys,
         .precise = r->precise,
         .cache = k->cache,
+        .format = k->format,
     };
     m->backend->ops->compressor_pool(m->backend, &pool);
 }
@@ -136,6 +138,7 @@ static void select_entries(struct model *m, const struct span *span,
         .q = s->index_q + row * c->index_n_heads * INDEX_HEAD_DIM,
         .weights = s->index_weights + row * c->index_n_heads,
         .keys = state->index_keys,
+        .format = span->sequence->format.key,
         .n = span->n,
         .position = span->position,
         .heads = c->index_n_heads,
@@ -156,6 +159,7 @@ static void attend(struct model *m, const struct span *span, const struct layer_
 {
     const struct model_config *c = m->config;
     struct block_state *state = &span->sequence->blocks[block];
+    const struct state_format format = span->sequence->format;
     struct step_memory *s = &m->step;
     const struct numerics *r = &m->numerics;
     enum layer_kind kind = attention_kind(m, block);
@@ -172,17 +176,18 @@ static void attend(struct model *m, const struct span *span, const struct layer_
                                                         .round = r->entry,
                                                         .round_nope = r->entry_nope,
                                                         .ring = state->window,
-                                                        .ring_slots = WINDOW_SLOTS});
+                                                        .ring_slots = WINDOW_SLOTS,
+                                                        .format = format.entry});
     if (ratio != 0)
         compress(m, span,
                  &(struct compressor){&w->comp_ape, &w->comp_norm, s->kappa, s->gamma, state->kappa,
-                                      state->gamma, state->compressed, ratio, HEAD_DIM, false,
-                                      kind});
+                                      state->gamma, state->compressed, format.entry, ratio,
+                                      HEAD_DIM, false, kind});
     if (csa) {
         compress(m, span,
                  &(struct compressor){&w->index_ape, &w->index_norm, s->index_kappa, s->index_gamma,
                                       state->index_kappa, state->index_gamma, state->index_keys,
-                                      ratio, INDEX_HEAD_DIM, true, kind});
+                                      format.key, ratio, INDEX_HEAD_DIM, true, kind});
         select_entries(m, span, state);
     }
     struct attention_params p = {
@@ -190,6 +195,7 @@ static void attend(struct model *m, const struct span *span, const struct layer_
         .q = s->q + row * heads,
         .ring = state->window,
         .compressed = state->compressed,
+        .format = format.entry,
         .selected = csa ? s->selected + row * c->index_topk : NULL,
         .n_selected = csa ? s->n_selected + row : NULL,
         .rope = rope,

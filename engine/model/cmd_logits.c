@@ -309,7 +309,9 @@ static enum status run_prepare(struct logits_run *run, struct error *err)
     if (status == OK)
         status = probes_parse(run, err);
     if (status == OK)
-        status = sequence_create(run->model, (int32_t)run->ids.len, &run->sequence, err);
+        status = (profile_equal(&o->profile, &o->decode_profile) ? sequence_create
+                                                                 : sequence_create_mixed)(
+            run->model, (int32_t)run->ids.len, &run->sequence, err);
     if (status != OK)
         return status;
     run->rows = calloc((size_t)STEP_TOKENS_MAX * (size_t)run->vocab, sizeof *run->rows);

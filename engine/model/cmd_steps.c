@@ -77,6 +77,7 @@ static enum status load(struct steps_run *run, const char *dir, const struct mod
     run->limits.drafts = config->num_nextn_predict_layers > 0;
     memcpy(run->link->config, config->name, strlen(config->name) + 1);
     memcpy(run->link->variant, variant, strlen(variant) + 1);
+    run->link->packs = run->model->packs;
     return OK;
 }
 
@@ -257,14 +258,14 @@ static void run_load(struct steps_run *run)
 
 static void run_get(struct steps_run *run)
 {
-    (run->step.tail != 0 ? snapshot_get_tail : snapshot_get_block)(run->pools[run->step.pool],
-                                                                   run->step.piece, run->numbers);
+    (run->step.tail != 0 ? snapshot_get_tail : snapshot_get_block)(
+        run->pools[run->step.pool], run->step.piece, &run->profile, run->numbers);
 }
 
 static void run_put(struct steps_run *run)
 {
-    (run->step.tail != 0 ? snapshot_put_tail : snapshot_put_block)(run->pools[run->step.pool],
-                                                                   run->step.piece, run->given);
+    (run->step.tail != 0 ? snapshot_put_tail : snapshot_put_block)(
+        run->pools[run->step.pool], run->step.piece, &run->profile, run->given);
 }
 
 static void (*const RUNS[LINK_KINDS])(struct steps_run *run) = {
@@ -289,7 +290,8 @@ static const char *open_timeline(struct steps_run *run)
 {
     int32_t number = run->step.segments[0].timeline;
     struct error err;
-    if (sequence_create(run->model, run->step.room, &run->sequences[number], &err) != OK)
+    if ((run->step.mixed != 0 ? sequence_create_mixed : sequence_create)(
+            run->model, run->step.room, &run->sequences[number], &err) != OK)
         return LINK_NO_MEMORY;
     run->limits.timelines[number] = (struct link_timeline){.room = run->step.room};
     return "";
@@ -323,6 +325,11 @@ static const char *bring(struct steps_run *run, const struct perturbation *pertu
             sequence_draft_rewind(s, g->drafted);
         sequence_rewind(s, g->length);
         sequence_draft_skip(s, g->drafted);
+        if (feeds && !state_takes(s, &run->profile))
+            return "values: another form of state";
+        if (run->step.kind == LINK_LOAD &&
+            !piece_fits(run->pools[run->step.pool], run->step.tail != 0, run->step.piece, s))
+            return "piece: another form of state";
     }
     return "";
 }

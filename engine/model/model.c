@@ -140,6 +140,7 @@ enum status local_open(const char *dir, const struct model_options *options, str
     if (status != OK)
         return status;
     m->variant = m->backend->ops->variant(m->backend);
+    m->packs = m->backend->ops->packs;
     struct carve carve = {NULL, 0};
     step_carve(m->config, &m->step, &carve);
     m->bytes = carve.used;

@@ -68,10 +68,15 @@ const char *isa_name(enum isa isa);
 /** @return false when the name is none of "auto", "baseline", "avx2", "avx512" */
 _Bool isa_parse(const char *name, enum isa *out);
 
-/** A timeline with room for tokens_max tokens, all memory reserved now.
+/** A timeline with room for tokens_max tokens, all memory reserved now, for whichever profile needs
+ * the most; what is touched of it follows from the profile that feeds it (sequence_bytes_under).
  *  @own sequence_destroy  @err ERR_CAPACITY */
 enum status MUST_CHECK sequence_create(const struct model *model, int32_t tokens_max,
                                        struct sequence **out, struct error *err);
+/** The same for one that several profiles feed (sequence_crossover).  It takes the most under every
+ * profile; the answers are the same bits.  @own sequence_destroy  @err ERR_CAPACITY */
+enum status MUST_CHECK sequence_create_mixed(const struct model *model, int32_t tokens_max,
+                                             struct sequence **out, struct error *err);
 void sequence_destroy(struct sequence *sequence);
 /** Back to length 0; nothing of the former content can be read any more. */
 void sequence_reset(struct sequence *sequence);
@@ -84,11 +89,15 @@ void sequence_rewind(struct sequence *sequence, int32_t length);
  * was loaded and nobody has said whose it is. */
 uint64_t sequence_profile_hash(const struct sequence *sequence);
 /** Says that the state may be fed under `profile` from now on, whoever made it: for loading stored
- * state of that profile, and for an audit that lets one profile read what another has written.
+ * state of that profile, and for an audit that lets one profile read what another has written, in a
+ * timeline of sequence_create_mixed (ASSERTed when it is fed).
  * NULL: by whoever feeds it next, perturbed or not. */
 void sequence_crossover(struct sequence *sequence, const struct profile *profile);
 /** Bytes reserved for this timeline's state. */
 uint64_t sequence_bytes(const struct sequence *sequence);
+/** Bytes of the state of a timeline that so many tokens fill under this profile. */
+uint64_t sequence_bytes_under(const struct model *model, const struct profile *profile,
+                              int32_t tokens);
 
 /* What one sequence contributes to a step. */
 struct segment {

@@ -168,8 +168,8 @@ void model_trace_set(struct model *m, model_trace_fn *fn, void *user)
 
 /* ---- sequences ------------------------------------------------------------------------------ */
 
-enum status sequence_create(const struct model *model, int32_t tokens_max, struct sequence **out,
-                            struct error *err)
+static enum status create(const struct model *model, int32_t tokens_max, bool mixed,
+                          struct sequence **out, struct error *err)
 {
     if (tokens_max < 1 || tokens_max > POSITIONS_MAX)
         return error_set(err, ERR_CAPACITY, "sequence: %d tokens; 1 to %d are possible",
@@ -179,7 +179,8 @@ enum status sequence_create(const struct model *model, int32_t tokens_max, struc
         return error_set(err, ERR_CAPACITY, "sequence: out of memory");
     s->model = model;
     s->tokens_max = tokens_max;
-    s->bytes = state_bytes(s);
+    s->mixed = mixed;
+    s->bytes = state_bytes(s, (struct state_format){ENTRY_F32, ENTRY_F32});
     if (!model->ops->reserve(s)) {
         size_t bytes = s->bytes;
         free(s);
@@ -188,6 +189,18 @@ enum status sequence_create(const struct model *model, int32_t tokens_max, struc
     }
     *out = s;
     return OK;
+}
+
+enum status sequence_create(const struct model *model, int32_t tokens_max, struct sequence **out,
+                            struct error *err)
+{
+    return create(model, tokens_max, false, out, err);
+}
+
+enum status sequence_create_mixed(const struct model *model, int32_t tokens_max,
+                                  struct sequence **out, struct error *err)
+{
+    return create(model, tokens_max, true, out, err);
 }
 
 void sequence_destroy(struct sequence *s)
@@ -252,12 +265,22 @@ uint64_t sequence_bytes(const struct sequence *s)
     return s->bytes;
 }
 
+uint64_t sequence_bytes_under(const struct model *model, const struct profile *profile,
+                              int32_t tokens)
+{
+    const struct sequence s = {.model = model, .tokens_max = tokens};
+    return state_bytes(&s, state_format_of(model, profile));
+}
+
 /* ---- steps ---------------------------------------------------------------------------------- */
 
 /* Nobody reads what another profile wrote. */
 static void claim(struct model *m, const struct profile *profile, struct sequence *s)
 {
     uint64_t hash = numerics_hash(profile, &m->perturbation);
+    if (s->length == 0)
+        state_lay_out(s, state_format_of(m, profile));
+    ASSERT(state_takes(s, profile)); /* only a mixed timeline is handed from one to another */
     ASSERT(s->profile_hash == 0 || s->profile_hash == hash);
     s->profile_hash = hash;
 }

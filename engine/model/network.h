@@ -59,7 +59,16 @@ enum rope_kind { ROPE_WINDOW, ROPE_COMPRESSED, ROPE_KINDS };
 #define HCA_SLOTS    (RATIO_HCA + STEP_TOKENS_MAX)
 #define STREAM_SLOTS (STEP_TOKENS_MAX + 1) /* the last position waits for its next token */
 
-/* The state of one block (layer or draft) of one sequence; all device memory. */
+/* How the rows of a timeline lie that its profile rounds (kernels/entry.h). */
+struct state_format {
+    enum entry_format entry, key;
+};
+
+/** What this profile leaves, as small as this network can keep it. */
+struct state_format state_format_of(const struct model *model, const struct profile *profile);
+
+/* The state of one block (layer or draft) of one sequence; all device memory.  Entries and keys
+ * are rows of the sequence's format. */
 struct block_state {
     float *window;                    /* [WINDOW_SLOTS, HEAD_DIM] final entries */
     float *kappa, *gamma;             /* [slots, width] per token, ape added to gamma */
@@ -71,7 +80,9 @@ struct block_state {
 struct sequence {
     const struct model *model; /* borrows */
     int32_t tokens_max, length, draft_length;
-    uint64_t profile_hash; /* of what made the state (numerics_hash); 0: unknown */
+    struct state_format format; /* set when the first token comes, or a piece */
+    bool mixed;                 /* it stays float32, which holds what any profile makes */
+    uint64_t profile_hash;      /* of what made the state (numerics_hash); 0: unknown */
     bool crossed;   /* whose state it is was said by sequence_crossover since the last step */
     int32_t number; /* of the timeline in a worker, which has what follows */
     struct block_state blocks[LAYERS_MAX]; /* main layers, then draft blocks */
@@ -100,7 +111,8 @@ struct step_memory {
 struct snapshots {
     const struct model *model; /* borrows */
     int32_t n_blocks, n_tails;
-    size_t block_bytes, tail_bytes; /* of a piece */
+    size_t block_bytes, tail_bytes; /* of a piece in float32; smaller ones take their part */
+    struct state_format *formats;   /* owns; [n_blocks + n_tails] of the pieces */
     int32_t number;                 /* of the pool in a worker, which has what follows */
     char *blocks, *tails;           /* own (device) */
 };
@@ -113,9 +125,16 @@ struct piece {
     int32_t slot;                    /* in the pool */
     int32_t at;                      /* block of the sequence, or length of the prefix */
     const struct sequence *sequence; /* borrows; of SAVE and LOAD */
+    const struct profile *profile;   /* borrows; of GET and PUT: it made the piece */
     void *to;                        /* borrows, host; of GET */
     const void *from;                /* borrows, host; of PUT */
 };
+
+/** Bytes of what GET and PUT move. */
+size_t piece_bytes(const struct snapshots *p, const struct piece *piece);
+/** Whether a piece may be loaded into a timeline: a mixed one takes float32 only. */
+bool piece_fits(const struct snapshots *p, bool tail, int32_t slot,
+                const struct sequence *sequence);
 
 struct layer_rows {
     struct sequence *sequence; /* NULL: the experts of a block alone */
@@ -156,6 +175,7 @@ struct model {
     struct checkpoint *checkpoint;     /* owns */
     const struct model_config *config; /* borrows */
     const char *variant;               /* borrows; model_isa_name */
+    bool packs;                        /* its backend does (kernels/backend.h) */
     const struct model_weights *weights;
     struct backend *backend;  /* owns */
     struct numerics numerics; /* of the step that runs */
@@ -211,8 +231,12 @@ uint32_t remote_network_life(const struct remote_network *n);
 
 /* ---- both ----------------------------------------------------------------------------------- */
 
-/** Bytes of the state of a timeline.  @return what sequence_bytes says */
-size_t state_bytes(const struct sequence *s);
+/** Bytes of the state of a timeline of this format. */
+size_t state_bytes(const struct sequence *s, struct state_format format);
+/** Gives an empty timeline its format, and lays it out if its memory is here: room for any. */
+void state_lay_out(struct sequence *s, struct state_format format);
+/** Whether a step under this profile can go on with what the timeline holds. */
+bool state_takes(const struct sequence *s, const struct profile *profile);
 
 /* Hands out aligned pieces of one reservation; without a base it only counts. */
 struct carve {

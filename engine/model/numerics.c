@@ -31,6 +31,15 @@ static const enum round ROTATED_OF_INDEX_KEYS[] = {
     [INDEX_KEYS_FP8] = ROUND_FP8_128,
     [INDEX_KEYS_FP4] = ROUND_FP4_32,
 };
+/* What those leave needs no more than this. */
+static const enum entry_format FORMAT_OF_KV_ENTRY[] = {
+    [KV_ENTRY_FP32] = ENTRY_F32, [KV_ENTRY_BF16] = ENTRY_BF16, [KV_ENTRY_FP8] = ENTRY_FP8};
+static const enum entry_format FORMAT_OF_INDEX_KEYS[] = {
+    [INDEX_KEYS_FP32] = ENTRY_F32,
+    [INDEX_KEYS_BF16] = ENTRY_BF16,
+    [INDEX_KEYS_FP8] = ENTRY_KEY_FP8,
+    [INDEX_KEYS_FP4] = ENTRY_KEY_FP4,
+};
 static const enum round ROUND_OF_COMP_PROJECT[] = {
     [COMP_PROJECT_FP32] = ROUND_NONE, [COMP_PROJECT_BF16] = ROUND_BF16};
 static const enum round ROUND_OF_MOE_ROUTE[] = {
@@ -55,6 +64,8 @@ COMPLETE(ROUND_OF_KV_ENTRY, KV_ENTRY);
 COMPLETE(NOPE_OF_KV_ENTRY, KV_ENTRY);
 COMPLETE(ROUND_OF_INDEX_KEYS, INDEX_KEYS);
 COMPLETE(ROTATED_OF_INDEX_KEYS, INDEX_KEYS);
+COMPLETE(FORMAT_OF_KV_ENTRY, KV_ENTRY);
+COMPLETE(FORMAT_OF_INDEX_KEYS, INDEX_KEYS);
 COMPLETE(ROUND_OF_COMP_PROJECT, COMP_PROJECT);
 COMPLETE(ROUND_OF_MOE_ROUTE, MOE_ROUTE);
 COMPLETE(ROUND_OF_MOE_EXPERTS, MOE_EXPERTS);
@@ -102,6 +113,15 @@ struct numerics numerics_of(const struct profile *profile, const struct model_co
     if (p->routed_zero)
         n.scaling = 0;
     return n;
+}
+
+struct state_format state_format_of(const struct model *model, const struct profile *profile)
+{
+    const uint8_t *v = profile->values;
+    if (!model->packs)
+        return (struct state_format){ENTRY_F32, ENTRY_F32};
+    return (struct state_format){FORMAT_OF_KV_ENTRY[v[ROW_KV_ENTRY]],
+                                 FORMAT_OF_INDEX_KEYS[v[ROW_INDEX_KEYS]]};
 }
 
 uint64_t numerics_hash(const struct profile *profile, const struct perturbation *p)

@@ -15,10 +15,11 @@ static int32_t pieces_in(uint64_t bytes, uint64_t piece)
     return n < PREFIX_PIECES_MAX ? (int32_t)n : PREFIX_PIECES_MAX;
 }
 
-enum status prefix_create(const struct model *model, uint64_t bytes, struct prefix **out,
-                          struct error *err)
+enum status prefix_create(const struct model *model, uint64_t bytes, const struct profile *profile,
+                          struct prefix **out, struct error *err)
 {
-    uint64_t block = snapshot_block_bytes(model), tail = snapshot_tail_bytes(model);
+    uint64_t block = snapshot_block_bytes(model, profile);
+    uint64_t tail = snapshot_tail_bytes(model, profile);
     int32_t n_nodes = pieces_in(bytes / 2, block), n_tails = pieces_in(bytes / 2, tail);
     if (n_nodes < 1 || n_tails < 1)
         return error_set(err, ERR_INPUT, "prefix cache: %llu bytes; one prefix takes twice %llu",
@@ -27,8 +28,8 @@ enum status prefix_create(const struct model *model, uint64_t bytes, struct pref
     struct prefix *p = calloc(1, sizeof *p);
     if (p == NULL)
         return error_set(err, ERR_CAPACITY, "prefix cache: out of memory");
-    p->block_bytes = block;
-    p->tail_bytes = tail;
+    p->model = model;
+    p->bytes_max = bytes / 2;
     p->vocab_size = model_config(model)->vocab_size;
     p->n_nodes = n_nodes;
     p->n_tails = n_tails;
@@ -86,10 +87,20 @@ int32_t prefix_child_find(const struct prefix *p, int32_t parent, const struct p
     return at;
 }
 
+bool prefix_has_room(const struct prefix *p, const struct prefix_owner *owner, int32_t blocks,
+                     int32_t tails)
+{
+    uint64_t block = snapshot_block_bytes(p->model, owner->profile);
+    uint64_t tail = snapshot_tail_bytes(p->model, owner->profile);
+    return p->n_free_nodes >= blocks && p->n_free_tails >= tails &&
+           p->block_bytes + (uint64_t)blocks * block <= p->bytes_max &&
+           p->tail_bytes + (uint64_t)tails * tail <= p->bytes_max;
+}
+
 int32_t prefix_child_add(struct prefix *p, int32_t parent, const struct prefix_owner *owner,
                          const int32_t ids[SNAPSHOT_TOKENS])
 {
-    ASSERT(p->n_free_nodes > 0);
+    ASSERT(prefix_has_room(p, owner, 1, 0));
     int32_t at = p->free_nodes[--p->n_free_nodes];
     struct node *node = &p->nodes[at];
     ASSERT(!node->live);
@@ -101,8 +112,11 @@ int32_t prefix_child_add(struct prefix *p, int32_t parent, const struct prefix_o
         .child = NONE,
         .next = *children_of(p, parent),
         .tail = NONE,
+        .block_bytes = (uint32_t)snapshot_block_bytes(p->model, owner->profile),
+        .tail_bytes = (uint32_t)snapshot_tail_bytes(p->model, owner->profile),
         .live = true,
     };
+    p->block_bytes += node->block_bytes;
     memcpy(node->ids, ids, sizeof node->ids);
     *children_of(p, parent) = at;
     return at;
@@ -117,6 +131,7 @@ static void node_remove(struct prefix *p, int32_t at)
         link = &p->nodes[*link].next;
     *link = node->next;
     node->live = false;
+    p->block_bytes -= node->block_bytes;
     p->free_nodes[p->n_free_nodes++] = at;
 }
 
@@ -124,6 +139,7 @@ int32_t prefix_tail_take(struct prefix *p, int32_t at)
 {
     ASSERT(p->nodes[at].live && p->nodes[at].tail == NONE && p->n_free_tails > 0);
     p->nodes[at].tail = p->free_tails[--p->n_free_tails];
+    p->tail_bytes += p->nodes[at].tail_bytes;
     return p->nodes[at].tail;
 }
 
@@ -143,6 +159,7 @@ static void tail_drop(struct prefix *p, int32_t at)
     ASSERT(p->nodes[at].live && p->nodes[at].tail != NONE);
     p->free_tails[p->n_free_tails++] = p->nodes[at].tail;
     p->nodes[at].tail = NONE;
+    p->tail_bytes -= p->nodes[at].tail_bytes;
     prefix_prune(p, at);
 }
 
@@ -195,9 +212,10 @@ static int32_t cheapest(const struct prefix *p, uint64_t turn)
 }
 
 /* Makes room for so many nodes and a tail behind the pinned node. */
-static void make_room(struct prefix *p, int32_t n_nodes, uint64_t turn)
+static void make_room(struct prefix *p, const struct prefix_owner *owner, int32_t n_nodes,
+                      uint64_t turn)
 {
-    while (p->n_free_nodes < n_nodes || p->n_free_tails < 1) {
+    while (!prefix_has_room(p, owner, n_nodes, 1)) {
         int32_t at = cheapest(p, turn);
         ASSERT(at != NONE); /* without tails only the path to the pinned node is left */
         tail_drop(p, at);
@@ -234,13 +252,15 @@ void prefix_save(struct prefix *p, const struct prefix_owner *owner, const int32
 {
     ASSERT(n > 0 && n % SNAPSHOT_TOKENS == 0);
     int32_t depth = n / SNAPSHOT_TOKENS;
-    if (depth > p->n_nodes)
+    if (depth > p->n_nodes ||
+        (uint64_t)depth * snapshot_block_bytes(p->model, owner->profile) > p->bytes_max ||
+        snapshot_tail_bytes(p->model, owner->profile) > p->bytes_max)
         return;
     int32_t at = walk(p, owner, ids, n, false);
     int32_t known = at == NONE ? 0 : p->nodes[at].depth;
     if (known < depth || p->nodes[at].tail == NONE) {
         p->pinned = at;
-        make_room(p, depth - known, turn);
+        make_room(p, owner, depth - known, turn);
         p->pinned = NONE;
         for (int32_t block = known; block < depth; block++) {
             at = prefix_child_add(p, at, owner, ids + (int64_t)block * SNAPSHOT_TOKENS);
@@ -269,6 +289,7 @@ void prefix_clear(struct prefix *p)
             prefix_prune(p, i);
     }
     ASSERT(p->n_free_nodes == p->n_nodes && p->n_free_tails == p->n_tails);
+    ASSERT(p->block_bytes == 0 && p->tail_bytes == 0);
 }
 
 void prefix_stats_get(const struct prefix *p, struct prefix_stats *out)
@@ -278,6 +299,8 @@ void prefix_stats_get(const struct prefix *p, struct prefix_stats *out)
         .blocks_max = p->n_nodes,
         .tails = p->n_tails - p->n_free_tails,
         .tails_max = p->n_tails,
+        .bytes = p->block_bytes + p->tail_bytes,
+        .bytes_max = 2 * p->bytes_max,
         .evicted = p->evicted,
     };
 }

@@ -26,10 +26,12 @@ struct prefix_owner {
     const struct profile *profile; /* borrows; told by its hash */
 };
 
-/** Takes `bytes` of memory for the pieces, half for each kind.
+/** Takes `bytes` of memory for the pieces, half for each kind; there are places for as many as
+ * `profile` makes of that, while those of others may be larger and fewer.
  *  @own prefix_destroy, before the model is closed
  *  @err ERR_INPUT: the bytes hold no block or no tail; ERR_CAPACITY */
-enum status MUST_CHECK prefix_create(const struct model *model, uint64_t bytes, struct prefix **out,
+enum status MUST_CHECK prefix_create(const struct model *model, uint64_t bytes,
+                                     const struct profile *profile, struct prefix **out,
                                      struct error *err);
 void prefix_destroy(struct prefix *prefix);
 
@@ -51,7 +53,8 @@ void prefix_clear(struct prefix *prefix);
 
 struct prefix_stats {
     int32_t blocks, blocks_max, tails, tails_max;
-    uint64_t evicted; /* tails, since the start */
+    uint64_t bytes, bytes_max; /* of both */
+    uint64_t evicted;          /* tails, since the start */
 };
 void prefix_stats_get(const struct prefix *prefix, struct prefix_stats *out);
 

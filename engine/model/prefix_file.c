@@ -23,7 +23,7 @@
 _Static_assert(PREFIX_FILE_KEY_BYTES == crypto_secretstream_xchacha20poly1305_KEYBYTES, "the key");
 
 /* The last byte is the version. */
-static const uint8_t MAGIC[MAGIC_BYTES] = "v4box prefixes\n\1";
+static const uint8_t MAGIC[MAGIC_BYTES] = "v4box prefixes\n\2";
 
 /* Little-endian, as this processor has them, without gaps. */
 struct head {
@@ -54,10 +54,21 @@ enum status prefix_probe(struct prefix *p, struct model *model, const struct pro
     return status;
 }
 
+/* Of the pieces in the file, which are all of the probed profile. */
+static size_t block_bytes(const struct prefix *p)
+{
+    return snapshot_block_bytes(p->model, &p->profile);
+}
+
+static size_t tail_bytes(const struct prefix *p)
+{
+    return snapshot_tail_bytes(p->model, &p->profile);
+}
+
 /* The largest message. */
 static size_t message_bytes(const struct prefix *p)
 {
-    size_t most = p->block_bytes > p->tail_bytes ? p->block_bytes : p->tail_bytes;
+    size_t most = block_bytes(p) > tail_bytes(p) ? block_bytes(p) : tail_bytes(p);
     return most > sizeof(struct record) ? most : sizeof(struct record);
 }
 
@@ -88,12 +99,12 @@ static void write_node(struct writer *w, const struct prefix *p, int32_t at, int
     };
     memcpy(record.ids, node->ids, sizeof record.ids);
     write_message(w, &record, sizeof record, MORE);
-    snapshot_get_block(p->snapshots, at, w->piece);
-    write_message(w, w->piece, p->block_bytes, MORE);
+    snapshot_get_block(p->snapshots, at, &p->profile, w->piece);
+    write_message(w, w->piece, block_bytes(p), MORE);
     if (node->tail == NONE)
         return;
-    snapshot_get_tail(p->snapshots, node->tail, w->piece);
-    write_message(w, w->piece, p->tail_bytes, MORE);
+    snapshot_get_tail(p->snapshots, node->tail, &p->profile, w->piece);
+    write_message(w, w->piece, tail_bytes(p), MORE);
 }
 
 /* The node behind `at` in an order that has parents first. */
@@ -126,8 +137,8 @@ static void write_all(struct writer *w, const struct prefix *p, const uint8_t *k
     uint8_t header[HEAD_BYTES];
     struct head head = {
         .turn = turn,
-        .block_bytes = p->block_bytes,
-        .tail_bytes = p->tail_bytes,
+        .block_bytes = block_bytes(p),
+        .tail_bytes = tail_bytes(p),
         .n_nodes = count_nodes(p),
         .block_tokens = SNAPSHOT_TOKENS,
     };
@@ -228,23 +239,23 @@ static const char *read_node(struct reader *r, struct prefix *p, int32_t *nodes,
     if (!record_good(p, &record, number, turn))
         return "has a malformed record";
     int32_t parent = record.parent == NONE ? NONE : nodes[record.parent];
-    bool fits = p->n_free_nodes > 0 && (record.parent == NONE || parent != NONE);
+    const struct prefix_owner owner = {record.reuse_namespace, &p->profile};
+    bool fits = prefix_has_room(p, &owner, 1, 0) && (record.parent == NONE || parent != NONE);
     if (fits && parent != NONE && p->nodes[parent].reuse_namespace != record.reuse_namespace)
         return "has a prefix of two namespaces";
-    const struct prefix_owner owner = {record.reuse_namespace, &p->profile};
     if (fits && prefix_child_find(p, parent, &owner, record.ids) != NONE)
         return "has a prefix twice";
-    if (!read_message(r, r->piece, p->block_bytes, MORE))
+    if (!read_message(r, r->piece, block_bytes(p), MORE))
         return "is damaged";
     if (fits) {
         nodes[number] = prefix_child_add(p, parent, &owner, record.ids);
         p->nodes[nodes[number]].used = record.used;
-        snapshot_put_block(p->snapshots, nodes[number], r->piece);
+        snapshot_put_block(p->snapshots, nodes[number], &p->profile, r->piece);
     }
-    if (record.has_tail && !read_message(r, r->piece, p->tail_bytes, MORE))
+    if (record.has_tail && !read_message(r, r->piece, tail_bytes(p), MORE))
         return "is damaged";
-    if (record.has_tail && fits && p->n_free_tails > 0)
-        snapshot_put_tail(p->snapshots, prefix_tail_take(p, nodes[number]), r->piece);
+    if (record.has_tail && fits && prefix_has_room(p, &owner, 0, 1))
+        snapshot_put_tail(p->snapshots, prefix_tail_take(p, nodes[number]), &p->profile, r->piece);
     return NULL;
 }
 
@@ -261,7 +272,7 @@ static const char *read_all(struct reader *r, struct prefix *p, const uint8_t *k
         !read_message(r, &head, sizeof head, MORE))
         return "has another key, or is damaged";
     if (memcmp(head.probe, p->probe, sizeof head.probe) != 0 ||
-        head.block_bytes != p->block_bytes || head.tail_bytes != p->tail_bytes ||
+        head.block_bytes != block_bytes(p) || head.tail_bytes != tail_bytes(p) ||
         head.block_tokens != SNAPSHOT_TOKENS)
         return "is of another network or another arithmetic";
     if (head.n_nodes > PREFIX_PIECES_MAX)

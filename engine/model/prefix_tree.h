@@ -18,23 +18,26 @@
 
 struct node {
     uint64_t reuse_namespace, profile_hash;
-    uint64_t used;  /* turn in which its tail was last saved or restored */
-    int32_t parent; /* NONE: it starts a prefix */
-    int32_t depth;  /* blocks up to and with this one */
-    int32_t child;  /* first of them; NONE */
-    int32_t next;   /* sibling; NONE */
-    int32_t tail;   /* slot; NONE */
+    uint64_t used;                    /* turn in which its tail was last saved or restored */
+    int32_t parent;                   /* NONE: it starts a prefix */
+    int32_t depth;                    /* blocks up to and with this one */
+    int32_t child;                    /* first of them; NONE */
+    int32_t next;                     /* sibling; NONE */
+    int32_t tail;                     /* slot; NONE */
+    uint32_t block_bytes, tail_bytes; /* of its pieces, as its profile makes them */
     bool live;
     int32_t ids[SNAPSHOT_TOKENS];
 };
 
 struct prefix {
+    const struct model *model;   /* borrows */
     struct snapshots *snapshots; /* owns */
     struct node *nodes;          /* owns; [n_nodes] */
     int32_t *free_nodes;         /* owns; [n_nodes] */
     int32_t *free_tails;         /* owns; [n_tails] */
     int32_t n_nodes, n_tails, n_free_nodes, n_free_tails;
-    size_t block_bytes, tail_bytes; /* of a piece */
+    uint64_t bytes_max;               /* of each kind */
+    uint64_t block_bytes, tail_bytes; /* that live pieces take */
     int32_t vocab_size;
     /* What its file is bound to. */
     bool probed;
@@ -48,6 +51,9 @@ struct prefix {
 /** The child of a node (NONE: the start of a prefix) with these ids.  @return NONE: none */
 int32_t prefix_child_find(const struct prefix *prefix, int32_t parent,
                           const struct prefix_owner *owner, const int32_t ids[SNAPSHOT_TOKENS]);
+/** Whether so many more blocks of this owner and a tail have room as it is. */
+bool prefix_has_room(const struct prefix *prefix, const struct prefix_owner *owner, int32_t blocks,
+                     int32_t tails);
 /** Takes a free node (ASSERTed), without tail. */
 int32_t prefix_child_add(struct prefix *prefix, int32_t parent, const struct prefix_owner *owner,
                          const int32_t ids[SNAPSHOT_TOKENS]);

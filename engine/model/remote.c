@@ -38,6 +38,7 @@ struct remote {
     uint64_t waited_ms;
     const struct model_config *config;
     char variant[LINK_FIELD_BYTES];
+    bool packs;
     struct link_step step;
 };
 
@@ -175,6 +176,7 @@ static enum status config_find(struct remote *r, struct error *err)
     const struct model_config *config = NULL;
     words_copy(r->link->config, sizeof name, name);
     words_copy(r->link->variant, sizeof variant, variant);
+    bool packs = *(const volatile uint32_t *)&r->link->packs != 0;
     for (size_t i = 0; i < MODEL_CONFIG_COUNT; i++) {
         if (strcmp(MODEL_CONFIGS[i].name, name) == 0)
             config = &MODEL_CONFIGS[i];
@@ -182,9 +184,11 @@ static enum status config_find(struct remote *r, struct error *err)
     if (config == NULL || config->vocab_size > LINK_VOCAB_MAX ||
         (int64_t)STEP_TOKENS_MAX * HC_MULT * config->hidden_size > LINK_GIVEN_FLOATS)
         return error_set(err, ERR_CHECK, "the worker has loaded no known configuration");
-    if (r->config != NULL && (r->config != config || strcmp(r->variant, variant) != 0))
+    if (r->config != NULL &&
+        (r->config != config || strcmp(r->variant, variant) != 0 || r->packs != packs))
         return error_set(err, ERR_CHECK, "the worker has loaded another network than before");
     r->config = config;
+    r->packs = packs;
     memcpy(r->variant, variant, sizeof variant);
     return OK;
 }
@@ -257,6 +261,11 @@ const struct model_config *remote_config(const struct remote *r)
 const char *remote_variant(const struct remote *r)
 {
     return r->variant;
+}
+
+bool remote_packs(const struct remote *r)
+{
+    return r->packs;
 }
 
 int remote_process(const struct remote *r)

@@ -19,10 +19,11 @@ enum status MUST_CHECK remote_open(const char *dir, const struct model_options *
 /** Ends the worker, whatever it is doing, and waits until it is gone.  Accepts NULL. */
 void remote_close(struct remote *remote);
 
-/** The row of the closed list that the worker has loaded, and what its backend is called; later
- * workers must have the same. */
+/** The row of the closed list that the worker has loaded, what its backend is called, and whether
+ * that packs (kernels/backend.h); later workers must have the same. */
 const struct model_config *remote_config(const struct remote *remote);
 const char *remote_variant(const struct remote *remote);
+bool remote_packs(const struct remote *remote);
 /** Its process; 0: it has none now. */
 int remote_process(const struct remote *remote);
 /** Time that it took to answer, all together.  @unit seconds */

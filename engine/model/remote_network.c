@@ -245,6 +245,7 @@ static bool timeline_open(struct sequence *s)
     struct link_segment *g = segment_add(step, s);
     g->length = g->drafted = 0;
     step->room = s->tokens_max;
+    step->mixed = s->mixed;
     return remote_run(s->model->remote->remote, &numbers);
 }
 
@@ -321,8 +322,7 @@ static void remote_piece(const struct snapshots *p, const struct piece *piece)
                                            [PIECE_GET] = LINK_GET,
                                            [PIECE_PUT] = LINK_PUT};
     struct remote *r = p->model->remote->remote;
-    size_t bytes = piece->tail ? p->tail_bytes : p->block_bytes;
-    struct link_step *step = remote_step(r, KINDS[piece->way], NULL);
+    struct link_step *step = remote_step(r, KINDS[piece->way], piece->profile);
     const float *numbers;
     step->pool = p->number;
     step->tail = piece->tail;
@@ -333,9 +333,9 @@ static void remote_piece(const struct snapshots *p, const struct piece *piece)
     if (remote_lost(r) != NULL)
         return;
     if (piece->way == PIECE_PUT)
-        memcpy(remote_given(r), piece->from, bytes);
+        memcpy(remote_given(r), piece->from, piece_bytes(p, piece));
     if (remote_run(r, &numbers) && piece->way == PIECE_GET)
-        memcpy(piece->to, numbers, bytes);
+        memcpy(piece->to, numbers, piece_bytes(p, piece));
 }
 
 /* ---- losing it ------------------------------------------------------------------------------ */
@@ -434,5 +434,6 @@ enum status remote_network_open(const char *dir, const struct model_options *opt
         return status;
     m->config = remote_config(m->remote->remote);
     m->variant = remote_variant(m->remote->remote);
+    m->packs = remote_packs(m->remote->remote);
     return OK;
 }

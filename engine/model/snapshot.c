@@ -17,10 +17,10 @@ _Static_assert(SNAPSHOT_TOKENS >= SLIDING_WINDOW, "the window of the first prefi
 
 /* Some rows of one array of a sequence. */
 struct rows {
-    float *base;
+    void *base;
     int32_t slots; /* of the ring; INT32_MAX: no ring */
     int32_t first, n;
-    int32_t stride, width; /* floats from row to row, and of a row those that count */
+    size_t stride, bytes; /* from row to row, and of a row those that count */
 };
 
 enum way { MEASURE, SAVE, LOAD };
@@ -35,69 +35,80 @@ struct walk {
 
 static void walk_rows(struct walk *walk, const struct rows *r)
 {
-    size_t bytes = (size_t)r->width * sizeof(float);
-    for (int32_t i = 0; i < r->n; i++, walk->used += bytes) {
+    for (int32_t i = 0; i < r->n; i++, walk->used += r->bytes) {
         if (walk->way == MEASURE)
             continue;
-        float *row = r->base + (int64_t)((r->first + i) % r->slots) * r->stride;
+        char *row = (char *)r->base + (size_t)((r->first + i) % r->slots) * r->stride;
         char *kept = walk->piece + walk->used;
         const struct backend_ops *ops = walk->backend->ops;
         if (walk->way == SAVE)
-            ops->copy(walk->backend, kept, row, bytes);
+            ops->copy(walk->backend, kept, row, r->bytes);
         else
-            ops->copy(walk->backend, row, kept, bytes);
+            ops->copy(walk->backend, row, kept, r->bytes);
     }
 }
 
 static void block_rows(struct walk *walk, const struct model_config *c,
                        const struct sequence *sequence, int32_t block)
 {
+    size_t entry = entry_bytes(sequence->format.entry, HEAD_DIM);
+    size_t key = entry_bytes(sequence->format.key, INDEX_HEAD_DIM);
     for (int32_t layer = 0; layer < c->num_hidden_layers; layer++) {
         int32_t ratio = c->compress_ratios[layer];
         if (ratio == 0)
             continue;
         const struct block_state *s = &sequence->blocks[layer];
         int32_t n = SNAPSHOT_TOKENS / ratio;
-        walk_rows(walk, &(struct rows){s->compressed, INT32_MAX, block * n, n, HEAD_DIM, HEAD_DIM});
+        walk_rows(walk, &(struct rows){s->compressed, INT32_MAX, block * n, n, entry, entry});
         if (ratio == RATIO_CSA)
-            walk_rows(walk, &(struct rows){s->index_keys, INT32_MAX, block * n, n, INDEX_HEAD_DIM,
-                                           INDEX_HEAD_DIM});
+            walk_rows(walk, &(struct rows){s->index_keys, INT32_MAX, block * n, n, key, key});
     }
 }
 
 static void tail_rows(struct walk *walk, const struct model_config *c,
                       const struct sequence *sequence, int32_t length)
 {
+    const size_t half = HEAD_DIM * sizeof(float), index_half = INDEX_HEAD_DIM * sizeof(float);
+    size_t entry = entry_bytes(sequence->format.entry, HEAD_DIM);
     int32_t window = SLIDING_WINDOW - 1, open = length - RATIO_CSA;
     for (int32_t layer = 0; layer < c->num_hidden_layers; layer++) {
         const struct block_state *s = &sequence->blocks[layer];
-        walk_rows(walk, &(struct rows){s->window, WINDOW_SLOTS, length - window, window, HEAD_DIM,
-                                       HEAD_DIM});
+        walk_rows(walk,
+                  &(struct rows){s->window, WINDOW_SLOTS, length - window, window, entry, entry});
         if (c->compress_ratios[layer] != RATIO_CSA)
             continue;
         float *const mains[] = {s->kappa, s->gamma};
         float *const indexes[] = {s->index_kappa, s->index_gamma};
         for (int i = 0; i < 2; i++) {
-            walk_rows(walk,
-                      &(struct rows){mains[i], CSA_SLOTS, open, RATIO_CSA, 2 * HEAD_DIM, HEAD_DIM});
-            walk_rows(walk, &(struct rows){indexes[i], CSA_SLOTS, open, RATIO_CSA,
-                                           2 * INDEX_HEAD_DIM, INDEX_HEAD_DIM});
+            walk_rows(walk, &(struct rows){mains[i], CSA_SLOTS, open, RATIO_CSA, 2 * half, half});
+            walk_rows(walk, &(struct rows){indexes[i], CSA_SLOTS, open, RATIO_CSA, 2 * index_half,
+                                           index_half});
         }
     }
 }
 
-uint64_t snapshot_block_bytes(const struct model *model)
+static size_t block_bytes(const struct model *model, struct state_format format)
 {
     struct walk walk = {.way = MEASURE};
-    block_rows(&walk, model->config, &(struct sequence){.model = model}, 0);
+    block_rows(&walk, model->config, &(struct sequence){.format = format}, 0);
     return walk.used;
 }
 
-uint64_t snapshot_tail_bytes(const struct model *model)
+static size_t tail_bytes(const struct model *model, struct state_format format)
 {
     struct walk walk = {.way = MEASURE};
-    tail_rows(&walk, model->config, &(struct sequence){.model = model}, SNAPSHOT_TOKENS);
+    tail_rows(&walk, model->config, &(struct sequence){.format = format}, SNAPSHOT_TOKENS);
     return walk.used;
+}
+
+uint64_t snapshot_block_bytes(const struct model *model, const struct profile *profile)
+{
+    return block_bytes(model, state_format_of(model, profile));
+}
+
+uint64_t snapshot_tail_bytes(const struct model *model, const struct profile *profile)
+{
+    return tail_bytes(model, state_format_of(model, profile));
 }
 
 enum status snapshots_create(const struct model *model, int32_t n_blocks, int32_t n_tails,
@@ -110,9 +121,11 @@ enum status snapshots_create(const struct model *model, int32_t n_blocks, int32_
     p->model = model;
     p->n_blocks = n_blocks;
     p->n_tails = n_tails;
-    p->block_bytes = snapshot_block_bytes(model);
-    p->tail_bytes = snapshot_tail_bytes(model);
-    if (!model->ops->pool_reserve(p)) {
+    p->block_bytes = block_bytes(model, (struct state_format){ENTRY_F32, ENTRY_F32});
+    p->tail_bytes = tail_bytes(model, (struct state_format){ENTRY_F32, ENTRY_F32});
+    p->formats = calloc((size_t)n_blocks + (size_t)n_tails, sizeof *p->formats);
+    if (p->formats == NULL || !model->ops->pool_reserve(p)) {
+        free(p->formats);
         free(p);
         return error_set(err, ERR_CAPACITY, "snapshots: no memory for %d blocks and %d tails",
                          (int)n_blocks, (int)n_tails);
@@ -126,6 +139,7 @@ void snapshots_destroy(struct snapshots *p)
     if (p == NULL)
         return;
     p->model->ops->pool_release(p);
+    free(p->formats);
     free(p);
 }
 
@@ -152,21 +166,27 @@ void local_pool_release(struct snapshots *p)
 void local_piece(const struct snapshots *p, const struct piece *piece)
 {
     struct backend *b = p->model->backend;
-    size_t bytes = piece->tail ? p->tail_bytes : p->block_bytes;
-    char *at = (piece->tail ? p->tails : p->blocks) + (size_t)piece->slot * bytes;
+    size_t stride = piece->tail ? p->tail_bytes : p->block_bytes;
+    char *at = (piece->tail ? p->tails : p->blocks) + (size_t)piece->slot * stride;
     struct walk walk = {piece->way == PIECE_SAVE ? SAVE : LOAD, b, at, 0};
     switch (piece->way) {
     case PIECE_GET:
-        b->ops->download(b, piece->to, at, bytes);
+        b->ops->download(b, piece->to, at, piece_bytes(p, piece));
         return;
     case PIECE_PUT:
-        b->ops->upload(b, at, piece->from, bytes);
+        b->ops->upload(b, at, piece->from, piece_bytes(p, piece));
         return;
     case PIECE_SAVE:
     case PIECE_LOAD:
         (piece->tail ? tail_rows : block_rows)(&walk, p->model->config, piece->sequence, piece->at);
-        ASSERT(walk.used == bytes);
+        ASSERT(walk.used <= stride);
     }
+}
+
+size_t piece_bytes(const struct snapshots *p, const struct piece *piece)
+{
+    return piece->tail ? snapshot_tail_bytes(p->model, piece->profile)
+                       : snapshot_block_bytes(p->model, piece->profile);
 }
 
 const char *snapshots_lost(const struct snapshots *p)
@@ -174,17 +194,56 @@ const char *snapshots_lost(const struct snapshots *p)
     return p->model->ops->lost(p->model);
 }
 
-static void move(const struct snapshots *p, const struct piece *piece)
+/* The format of what a slot holds. */
+static struct state_format *format_of(const struct snapshots *p, bool tail, int32_t slot)
 {
-    ASSERT(piece->slot >= 0 && piece->slot < (piece->tail ? p->n_tails : p->n_blocks));
-    p->model->ops->piece(p, piece);
+    ASSERT(slot >= 0 && slot < (tail ? p->n_tails : p->n_blocks));
+    return &p->formats[tail ? p->n_blocks + slot : slot];
+}
+
+bool piece_fits(const struct snapshots *p, bool tail, int32_t slot, const struct sequence *sequence)
+{
+    struct state_format format = *format_of(p, tail, slot);
+    return !sequence->mixed || (format.entry == ENTRY_F32 && format.key == ENTRY_F32);
+}
+
+static void save(struct snapshots *p, bool tail, int32_t slot, const struct sequence *sequence,
+                 int32_t at)
+{
+    *format_of(p, tail, slot) = sequence->format;
+    p->model->ops->piece(p,
+                         &(struct piece){PIECE_SAVE, tail, slot, at, sequence, NULL, NULL, NULL});
+}
+
+static void load(const struct snapshots *p, bool tail, int32_t slot, struct sequence *sequence,
+                 int32_t at)
+{
+    struct state_format format = *format_of(p, tail, slot);
+    ASSERT(sequence->length == 0 && sequence->draft_length == 0);
+    ASSERT(piece_fits(p, tail, slot, sequence));
+    state_lay_out(sequence, format);
+    p->model->ops->piece(p,
+                         &(struct piece){PIECE_LOAD, tail, slot, at, sequence, NULL, NULL, NULL});
+}
+
+static void get(const struct snapshots *p, bool tail, int32_t slot, const struct profile *profile,
+                void *host)
+{
+    p->model->ops->piece(p, &(struct piece){PIECE_GET, tail, slot, 0, NULL, profile, host, NULL});
+}
+
+static void put(struct snapshots *p, bool tail, int32_t slot, const struct profile *profile,
+                const void *host)
+{
+    *format_of(p, tail, slot) = state_format_of(p->model, profile);
+    p->model->ops->piece(p, &(struct piece){PIECE_PUT, tail, slot, 0, NULL, profile, NULL, host});
 }
 
 void snapshot_save_block(struct snapshots *p, int32_t slot, const struct sequence *sequence,
                          int32_t block)
 {
     ASSERT(block >= 0 && (int64_t)(block + 1) * SNAPSHOT_TOKENS <= sequence->length);
-    move(p, &(struct piece){PIECE_SAVE, false, slot, block, sequence, NULL, NULL});
+    save(p, false, slot, sequence, block);
 }
 
 void snapshot_save_tail(struct snapshots *p, int32_t slot, const struct sequence *sequence,
@@ -192,44 +251,46 @@ void snapshot_save_tail(struct snapshots *p, int32_t slot, const struct sequence
 {
     ASSERT(length > 0 && length % SNAPSHOT_TOKENS == 0 && length <= sequence->length);
     ASSERT(sequence->length - length < STEP_TOKENS_MAX);
-    move(p, &(struct piece){PIECE_SAVE, true, slot, length, sequence, NULL, NULL});
+    save(p, true, slot, sequence, length);
 }
 
 void snapshot_load_block(const struct snapshots *p, int32_t slot, struct sequence *sequence,
                          int32_t block)
 {
-    ASSERT(sequence->length == 0 && sequence->draft_length == 0);
     ASSERT(block >= 0 && (int64_t)(block + 1) * SNAPSHOT_TOKENS <= sequence->tokens_max);
-    move(p, &(struct piece){PIECE_LOAD, false, slot, block, sequence, NULL, NULL});
+    load(p, false, slot, sequence, block);
 }
 
 void snapshot_load_tail(const struct snapshots *p, int32_t slot, struct sequence *sequence,
                         int32_t length)
 {
-    ASSERT(sequence->length == 0 && sequence->draft_length == 0);
     ASSERT(length > 0 && length % SNAPSHOT_TOKENS == 0 && length <= sequence->tokens_max);
-    move(p, &(struct piece){PIECE_LOAD, true, slot, length, sequence, NULL, NULL});
+    load(p, true, slot, sequence, length);
     sequence->length = sequence->draft_length = length;
 }
 
-void snapshot_get_block(const struct snapshots *p, int32_t slot, void *host)
+void snapshot_get_block(const struct snapshots *p, int32_t slot, const struct profile *profile,
+                        void *host)
 {
-    move(p, &(struct piece){PIECE_GET, false, slot, 0, NULL, host, NULL});
+    get(p, false, slot, profile, host);
 }
 
-void snapshot_put_block(struct snapshots *p, int32_t slot, const void *host)
+void snapshot_put_block(struct snapshots *p, int32_t slot, const struct profile *profile,
+                        const void *host)
 {
-    move(p, &(struct piece){PIECE_PUT, false, slot, 0, NULL, NULL, host});
+    put(p, false, slot, profile, host);
 }
 
-void snapshot_get_tail(const struct snapshots *p, int32_t slot, void *host)
+void snapshot_get_tail(const struct snapshots *p, int32_t slot, const struct profile *profile,
+                       void *host)
 {
-    move(p, &(struct piece){PIECE_GET, true, slot, 0, NULL, host, NULL});
+    get(p, true, slot, profile, host);
 }
 
-void snapshot_put_tail(struct snapshots *p, int32_t slot, const void *host)
+void snapshot_put_tail(struct snapshots *p, int32_t slot, const struct profile *profile,
+                       const void *host)
 {
-    move(p, &(struct piece){PIECE_PUT, true, slot, 0, NULL, NULL, host});
+    put(p, true, slot, profile, host);
 }
 
 /* ---- the probe ------------------------------------------------------------------------------ */
@@ -274,12 +335,12 @@ enum status snapshot_probe(struct model *model, const struct profile *profile,
         probe_feed(model, profile, sequence);
         for (int32_t i = 0; i < BLOCKS; i++) {
             snapshot_save_block(pool, i, sequence, i);
-            snapshot_get_block(pool, i, piece);
-            crypto_generichash_update(&hash, piece, pool->block_bytes);
+            snapshot_get_block(pool, i, profile, piece);
+            crypto_generichash_update(&hash, piece, snapshot_block_bytes(model, profile));
         }
         snapshot_save_tail(pool, 0, sequence, SNAPSHOT_PROBE_TOKENS);
-        snapshot_get_tail(pool, 0, piece);
-        crypto_generichash_update(&hash, piece, pool->tail_bytes);
+        snapshot_get_tail(pool, 0, profile, piece);
+        crypto_generichash_update(&hash, piece, snapshot_tail_bytes(model, profile));
         crypto_generichash_final(&hash, digest, SNAPSHOT_PROBE_BYTES);
         if (model_lost(model) != NULL)
             status = error_set(err, ERR_CHECK, "snapshots: %.400s", model_lost(model));

@@ -24,11 +24,12 @@
 
 struct snapshots;
 
-/** Bytes of one piece for this model. */
-uint64_t snapshot_block_bytes(const struct model *model);
-uint64_t snapshot_tail_bytes(const struct model *model);
+/** Bytes of one piece of a timeline under this profile. */
+uint64_t snapshot_block_bytes(const struct model *model, const struct profile *profile);
+uint64_t snapshot_tail_bytes(const struct model *model, const struct profile *profile);
 
-/** A pool with room for so many pieces of each kind, all reserved now.
+/** A pool with room for so many pieces of each kind, of whichever profile, all reserved now; memory
+ * is touched by the bytes that pieces have.
  *  @own snapshots_destroy, before the model is closed  @err ERR_CAPACITY */
 enum status MUST_CHECK snapshots_create(const struct model *model, int32_t n_blocks,
                                         int32_t n_tails, struct snapshots **out, struct error *err);
@@ -50,12 +51,16 @@ void snapshot_load_block(const struct snapshots *snapshots, int32_t slot, struct
 void snapshot_load_tail(const struct snapshots *snapshots, int32_t slot, struct sequence *sequence,
                         int32_t length);
 
-/** A piece as bytes in memory of the host, and back.  @shape host: snapshot_block_bytes or
- * snapshot_tail_bytes */
-void snapshot_get_block(const struct snapshots *snapshots, int32_t slot, void *host);
-void snapshot_put_block(struct snapshots *snapshots, int32_t slot, const void *host);
-void snapshot_get_tail(const struct snapshots *snapshots, int32_t slot, void *host);
-void snapshot_put_tail(struct snapshots *snapshots, int32_t slot, const void *host);
+/** A piece that this profile made as bytes in memory of the host, and back.
+ *  @shape host: snapshot_block_bytes or snapshot_tail_bytes under it */
+void snapshot_get_block(const struct snapshots *snapshots, int32_t slot,
+                        const struct profile *profile, void *host);
+void snapshot_put_block(struct snapshots *snapshots, int32_t slot, const struct profile *profile,
+                        const void *host);
+void snapshot_get_tail(const struct snapshots *snapshots, int32_t slot,
+                       const struct profile *profile, void *host);
+void snapshot_put_tail(struct snapshots *snapshots, int32_t slot, const struct profile *profile,
+                       const void *host);
 
 /**
  * Digests the pieces of a fixed text that is fed now.  Whatever could make pieces of an earlier

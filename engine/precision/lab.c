@@ -104,7 +104,7 @@ bool lab_work(struct lab *lab, engine_work_fn *work, void *user)
 static void make(struct call *call, struct model *model)
 {
     struct error err;
-    if (sequence_create(model, call->n, &call->sequence, &err) != OK)
+    if (sequence_create_mixed(model, call->n, &call->sequence, &err) != OK)
         call->sequence = NULL;
 }
 

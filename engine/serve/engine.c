@@ -343,7 +343,7 @@ static enum status engine_plan(struct engine *e, struct error *err)
     }
     if (o->prefix_bytes == 0)
         return OK;
-    enum status status = prefix_create(e->model, o->prefix_bytes, &e->prefix, err);
+    enum status status = prefix_create(e->model, o->prefix_bytes, &e->profile, &e->prefix, err);
     if (status != OK)
         return status;
     note_prefixes(e);

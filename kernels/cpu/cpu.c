@@ -80,6 +80,8 @@ static void copy(struct backend *b, void *device_to, const void *device_from, si
     memcpy(device_to, device_from, bytes);
 }
 
+#define ROWS_BYTES ((size_t)ROWS_READ_MAX * HEAD_DIM * sizeof(float))
+
 /* ---- the object ----------------------------------------------------------------------------- */
 
 static void scratch_free(struct cpu_scratch *s)
@@ -88,6 +90,7 @@ static void scratch_free(struct cpu_scratch *s)
     free(s->keys);
     free(s->scores);
     free(s->index_dots);
+    free(s->index_keys);
     free(s->heap);
     free(s->streams);
     free(s->tile);
@@ -100,12 +103,13 @@ static bool scratch_take(struct cpu_scratch *s, const struct backend_limits *lim
     s->keys = calloc(ATTENDED_MAX, sizeof *s->keys);
     s->scores = calloc((size_t)WEIGHTED_HEADS * (ATTENDED_MAX + 16), sizeof *s->scores);
     s->index_dots = calloc((size_t)INDEX_HEADS_MAX * INDEX_CHUNK, sizeof *s->index_dots);
+    s->index_keys = calloc((size_t)INDEX_CHUNK * INDEX_HEAD_DIM, sizeof *s->index_keys);
     s->heap = calloc(INDEX_TOPK_MAX, sizeof *s->heap);
     s->streams = calloc((size_t)HC_MULT * (size_t)limits->hidden, sizeof *s->streams);
     s->tile = calloc((size_t)(ATTN_TILE + WEIGHTED_HEADS) * HEAD_DIM, sizeof *s->tile);
     s->partial = calloc((size_t)2 * WEIGHTED_HEADS * HEAD_DIM, sizeof *s->partial);
-    return s->slab && s->keys && s->scores && s->index_dots && s->heap && s->streams && s->tile &&
-           s->partial;
+    return s->slab && s->keys && s->scores && s->index_dots && s->index_keys && s->heap &&
+           s->streams && s->tile && s->partial;
 }
 
 static void destroy(struct backend *base)
@@ -125,6 +129,8 @@ static void destroy(struct backend *base)
     free(b->x_rows);
     free(b->y_rows);
     release(base, b->index_scores, CPU_INDEX_SCORES_MAX * sizeof *b->index_scores);
+    release(base, b->rows, ROWS_BYTES);
+    free(b->rows_at);
     free(b->router);
     free(b->entry_at);
     free(b->active);
@@ -172,6 +178,7 @@ static const struct backend_ops OPS = {
     .meet = cpu_meet,
     .gather = cpu_gather,
     .witness_read = cpu_witness_read,
+    .packs = true,
 };
 
 static bool take_memory(struct cpu_backend *b)
@@ -195,6 +202,8 @@ static bool take_memory(struct cpu_backend *b)
     b->x_rows = calloc(rows, sizeof *b->x_rows);
     b->y_rows = calloc(LINEAR_OUTS_MAX * entries, sizeof *b->y_rows);
     b->index_scores = reserve(&b->base, CPU_INDEX_SCORES_MAX * sizeof *b->index_scores);
+    b->rows = reserve(&b->base, ROWS_BYTES);
+    b->rows_at = calloc(ROWS_READ_MAX, sizeof *b->rows_at);
     b->router = calloc(tokens * experts, sizeof *b->router);
     b->entry_at = calloc(experts + 1, sizeof *b->entry_at);
     b->active = calloc(experts, sizeof *b->active);
@@ -205,8 +214,9 @@ static bool take_memory(struct cpu_backend *b)
     b->up = calloc(entries * (size_t)l->inner, sizeof *b->up);
     b->down = calloc(entries * (size_t)l->hidden, sizeof *b->down);
     return b->rounded && b->rounded_shared && b->rounded_groups && b->mix_weights && b->x_rows &&
-           b->y_rows && b->index_scores && b->router && b->entry_at && b->active &&
-           b->entry_token && b->entry_of && b->entry_weight && b->gate && b->up && b->down;
+           b->y_rows && b->index_scores && b->rows && b->rows_at && b->router && b->entry_at &&
+           b->active && b->entry_token && b->entry_of && b->entry_weight && b->gate && b->up &&
+           b->down;
 }
 
 struct backend *backend_cpu_create(enum cpu_isa isa, int threads,

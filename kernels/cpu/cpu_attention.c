@@ -112,38 +112,122 @@ void cpu_kv_store(struct backend *base, const struct kv_store_params *p)
     struct cpu_backend *b = (struct cpu_backend *)base;
     ASSERT(p->ring_slots >= SLIDING_WINDOW - 1 + p->n); /* nothing a query of this step needs */
     for (int64_t t = 0; t < p->n; t++) {
-        float *entry = p->ring + (p->position + t) % p->ring_slots * HEAD_DIM;
+        float entry[HEAD_DIM];
         enum round all =
             cpu_norm_row(b->v, p->kv + t * HEAD_DIM, &p->weight, HEAD_DIM, p->round, entry);
         cpu_rope_row(b->v, entry + NOPE, p->rope + t * ROPE_ROW, p->round, false);
         cpu_saw_entry(&b->threads[0], all, b->v->round(p->round_nope, entry, NOPE, entry));
+        int64_t slot = (p->position + t) % p->ring_slots;
+        b->v->entry_write(p->format, entry, HEAD_DIM,
+                          entry_row(p->ring, p->format, HEAD_DIM, slot));
     }
     cpu_testify(b, ROW_KV_ENTRY, &p->place, p->n);
 }
 
-/* The entries that a query at `position` sees: window oldest first, then blocks upwards. */
-static int32_t keys_of(const struct attention_params *p, int64_t t, const float **keys)
+/* ---- which entries a query sees ------------------------------------------------------------- */
+
+/* Some tokens of a step whose entries are read together, and where the rows of those begin among
+ * the rows that are read: the window, then blocks. */
+struct readers {
+    int32_t first, n; /* tokens */
+    int64_t oldest;   /* position of the first row */
+    int32_t window;   /* rows of the window */
+    bool apart; /* the blocks of each token by themselves, topk apart; else all, from the first */
+};
+
+static int64_t oldest_of(int64_t position)
 {
-    int64_t position = p->position + t;
+    return position >= SLIDING_WINDOW ? position - SLIDING_WINDOW + 1 : 0;
+}
+
+static int64_t blocks_of(const struct attention_params *p, int64_t t)
+{
+    return p->ratio == 0 ? 0 : (p->position + t + 1) / p->ratio;
+}
+
+/* As many tokens from `first` on as there is room for the rows of. */
+static struct readers readers_from(const struct attention_params *p, int32_t first)
+{
+    struct readers r = {.first = first, .oldest = oldest_of(p->position + first)};
+    int64_t last = p->n - 1, blocks = blocks_of(p, last),
+            room = ROWS_READ_MAX - STEP_TOKENS_MAX - SLIDING_WINDOW;
+    r.apart = p->selected != NULL && blocks > (int64_t)p->topk * (p->n - first);
+    r.apart = r.apart || blocks > room;
+    r.n = p->n - first;
+    if (r.apart && p->format != ENTRY_F32 && r.n > room / p->topk)
+        r.n = (int32_t)(room / p->topk);
+    r.window = (int32_t)(p->position + first + r.n - r.oldest);
+    return r;
+}
+
+/* The entries that token t sees, in the order in which they are added: window oldest first, then
+ * blocks upwards.  In float32 they are where they were stored, else where they were read to. */
+static int32_t keys_of(const struct attention_params *p, const struct readers *r, const float *rows,
+                       int64_t t, const float **keys)
+{
+    int64_t position = p->position + t, blocks = blocks_of(p, t);
+    const float *read = rows + (int64_t)r->window * HEAD_DIM;
+    bool stored = p->format == ENTRY_F32;
     int32_t n = 0;
-    int64_t oldest = position >= SLIDING_WINDOW ? position - SLIDING_WINDOW + 1 : 0;
-    for (int64_t at = oldest; at <= position; at++)
-        keys[n++] = p->ring + at % p->ring_slots * HEAD_DIM;
-    if (p->ratio == 0)
-        return n;
+    for (int64_t at = oldest_of(position); at <= position; at++)
+        keys[n++] =
+            stored ? p->ring + at % p->ring_slots * HEAD_DIM : rows + (at - r->oldest) * HEAD_DIM;
     if (p->selected == NULL) {
-        for (int64_t j = 0; j < (position + 1) / p->ratio; j++)
-            keys[n++] = p->compressed + j * HEAD_DIM;
-    } else {
-        for (int32_t i = 0; i < p->n_selected[t]; i++)
-            keys[n++] = p->compressed + (int64_t)p->selected[t * p->topk + i] * HEAD_DIM;
+        for (int64_t j = 0; j < blocks; j++)
+            keys[n++] = (stored ? p->compressed : read) + j * HEAD_DIM;
+        return n;
+    }
+    const int32_t *selected = p->selected + t * p->topk;
+    for (int32_t i = 0; i < p->n_selected[t]; i++) {
+        int64_t at = stored || !r->apart ? selected[i] : (t - r->first) * p->topk + i;
+        keys[n++] = (stored ? p->compressed : read) + at * HEAD_DIM;
     }
     return n;
 }
 
+/* Where the rows lie that some tokens read.  @return how many */
+static int32_t rows_list(const struct attention_params *p, const struct readers *r,
+                         const void **rows_at)
+{
+    int32_t n = 0;
+    for (; n < r->window; n++)
+        rows_at[n] = entry_row(p->ring, p->format, HEAD_DIM, (r->oldest + n) % p->ring_slots);
+    if (!r->apart) {
+        for (int64_t j = 0; j < blocks_of(p, r->first + r->n - 1); j++)
+            rows_at[n++] = entry_row(p->compressed, p->format, HEAD_DIM, j);
+        return n;
+    }
+    for (int64_t t = r->first; t < r->first + r->n; t++) {
+        for (int32_t i = 0; i < p->topk; i++, n++)
+            rows_at[n] = i < p->n_selected[t] ? entry_row(p->compressed, p->format, HEAD_DIM,
+                                                          p->selected[t * p->topk + i])
+                                              : NULL;
+    }
+    return n;
+}
+
+struct read_job {
+    const struct cpu_backend *b;
+    enum entry_format format;
+};
+
+static void read_rows(void *context, int thread, int32_t begin, int32_t end)
+{
+    const struct read_job *job = context;
+    const struct cpu_backend *b = job->b;
+    (void)thread;
+    for (int32_t i = begin; i < end; i++) {
+        if (b->rows_at[i] != NULL)
+            b->v->entry_read(job->format, b->rows_at[i], HEAD_DIM, b->rows + (int64_t)i * HEAD_DIM);
+    }
+}
+
+/* ---- attention ------------------------------------------------------------------------------ */
+
 struct attention_job {
     const struct cpu_backend *b;
     const struct attention_params *p;
+    struct readers readers;
 };
 
 /* Some heads of one token. */
@@ -255,9 +339,11 @@ static enum attn_math attend_in_tiles(const struct cpu_backend *b, const struct 
 }
 
 /* Some heads of one token; out gets the normalised sum, rotated back. */
-static void attend(const struct cpu_backend *b, const struct attention_params *p,
-                   struct cpu_scratch *s, int64_t t, int32_t head, int32_t n_heads)
+static void attend(const struct attention_job *job, struct cpu_scratch *s, int64_t t, int32_t head,
+                   int32_t n_heads)
 {
+    const struct cpu_backend *b = job->b;
+    const struct attention_params *p = job->p;
     struct heads heads = {.n = n_heads, .scale = p->q_scaled ? 1.0f : (float)SOFTMAX_SCALE};
     for (int64_t h = 0; h < n_heads; h++) {
         int64_t at = (t * p->heads + head + h) * HEAD_DIM;
@@ -265,7 +351,7 @@ static void attend(const struct cpu_backend *b, const struct attention_params *p
         heads.out[h] = p->out + at;
         heads.sink[h] = ((const float *)p->sink.data)[head + h];
     }
-    int32_t n = keys_of(p, t, s->keys);
+    int32_t n = keys_of(p, &job->readers, b->rows, t, s->keys);
     enum attn_math did =
         p->math == ATTN_FP32
             ? attend_at_once(b, s, p->precise, n, &heads)
@@ -286,7 +372,7 @@ static void attention_units(void *context, int thread, int32_t begin, int32_t en
     int32_t groups = (job->p->heads + WEIGHTED_HEADS - 1) / WEIGHTED_HEADS;
     for (int32_t unit = begin; unit < end; unit++) {
         int32_t head = unit % groups * WEIGHTED_HEADS, left = job->p->heads - head;
-        attend(job->b, job->p, &job->b->threads[thread], unit / groups, head,
+        attend(job, &job->b->threads[thread], job->readers.first + unit / groups, head,
                left < WEIGHTED_HEADS ? left : WEIGHTED_HEADS);
     }
 }
@@ -298,10 +384,20 @@ void cpu_attention(struct backend *base, const struct attention_params *p)
     ASSERT(p->ratio == 0 || p->ratio == RATIO_HCA || p->selected != NULL);
     ASSERT(p->position <= POSITIONS_MAX - p->n && p->topk <= INDEX_TOPK_MAX);
     ASSERT(p->place.n_decode == 0 || p->place.n_decode == p->n);
-    struct attention_job job = {b, p};
-    int32_t units = p->n * ((p->heads + WEIGHTED_HEADS - 1) / WEIGHTED_HEADS);
+    ASSERT(p->n <= STEP_TOKENS_MAX);
+    struct attention_job job = {.b = b, .p = p};
+    int32_t groups = (p->heads + WEIGHTED_HEADS - 1) / WEIGHTED_HEADS;
     int64_t work = (int64_t)2 * WEIGHTED_HEADS * HEAD_DIM * SLIDING_WINDOW;
-    pool_run(b->pool, attention_units, &job, units, cpu_grain(b, units, work));
+    for (int32_t t = 0; t < p->n; t += job.readers.n) {
+        job.readers = readers_from(p, t);
+        if (p->format != ENTRY_F32) {
+            struct read_job reading = {b, p->format};
+            int32_t n = rows_list(p, &job.readers, b->rows_at);
+            pool_run(b->pool, read_rows, &reading, n, cpu_grain(b, n, HEAD_DIM));
+        }
+        int32_t units = job.readers.n * groups;
+        pool_run(b->pool, attention_units, &job, units, cpu_grain(b, units, work));
+    }
     cpu_testify(b, ROW_ATTN_PREFILL, &p->place, p->n);
     cpu_testify(b, ROW_ATTN_DECODE, &p->place, p->n);
     cpu_testify(b, ROW_ACT_STORE, &p->place, p->n);

@@ -60,7 +60,8 @@ static void pool_blocks(void *context, int thread, int32_t begin, int32_t end)
     struct cpu_scratch *s = &b->threads[thread];
     const float *kappa[RATIO_HCA], *gamma[RATIO_HCA];
     for (int64_t i = begin; i < end; i++) {
-        float *out = p->cache + (p->block + i) * p->dim, *rotated = out + p->dim - ROPE_HEAD_DIM;
+        float out[HEAD_DIM], *rotated = out + p->dim - ROPE_HEAD_DIM;
+        uint8_t *row = entry_row(p->cache, p->format, p->dim, p->block + i);
         int32_t n = rows_of_block(p, p->block + i, kappa, gamma);
         const struct cpu_sums *sums = &v->sums[p->precise];
         sums->pool(kappa, gamma, n, p->dim, out);
@@ -70,10 +71,11 @@ static void pool_blocks(void *context, int thread, int32_t begin, int32_t end)
         cpu_rope_row(v, rotated, p->rope + i * ROPE_ROW, p->round, false);
         if (!p->index) {
             cpu_saw_entry(s, all, v->round(p->round_nope, out, p->dim - ROPE_HEAD_DIM, out));
-            continue;
+        } else {
+            rotate_key(v, s, p->rotate, p->round, out);
+            cpu_saw_key(s, all, v->round(p->round_rotated, out, p->dim, out));
         }
-        rotate_key(v, s, p->rotate, p->round, out);
-        cpu_saw_key(s, all, v->round(p->round_rotated, out, p->dim, out));
+        v->entry_write(p->format, out, p->dim, row);
     }
 }
 
@@ -129,6 +131,7 @@ struct select_job {
     const struct cpu_backend *b;
     const struct index_select_params *p;
     int32_t token;  /* first of the tokens whose scores are held now */
+    int32_t n;      /* and how many those are */
     int32_t stride; /* scores held for a token, a multiple of INDEX_CHUNK */
 };
 
@@ -170,21 +173,31 @@ static enum precision_INDEX_SCORE add_heads_bf16(const struct cpu_vector *v, flo
     return INDEX_SCORE_BF16;
 }
 
-/* Scores of one token over INDEX_CHUNK keys from `from` on. */
+/* INDEX_CHUNK keys from `from` on, as many as the last of the tokens sees: in float32 where they
+ * lie, else read. */
+static void keys_read(const struct select_job *job, struct cpu_scratch *s, int32_t from, int32_t n)
+{
+    const struct index_select_params *p = job->p;
+    for (int32_t j = 0; j < n; j++) {
+        float *read = s->index_keys + (int64_t)j * INDEX_HEAD_DIM;
+        s->keys[j] = p->format == ENTRY_F32 ? p->keys + (int64_t)(from + j) * INDEX_HEAD_DIM : read;
+        if (p->format != ENTRY_F32)
+            job->b->v->entry_read(p->format,
+                                  entry_row(p->keys, p->format, INDEX_HEAD_DIM, from + j),
+                                  INDEX_HEAD_DIM, read);
+    }
+}
+
+/* Scores of one token over the first n of the keys that were read, which start at `from`. */
 static void score_chunk(const struct select_job *job, struct cpu_scratch *s, int32_t index,
-                        int32_t from)
+                        int32_t from, int32_t n)
 {
     const struct index_select_params *p = job->p;
     const struct cpu_vector *v = job->b->v;
-    int32_t token = job->token + index, n = visible_blocks(p, token) - from;
+    int32_t token = job->token + index;
     const float *q[INDEX_HEADS_MAX];
     float *dots[INDEX_HEADS_MAX];
     double *score = job->b->index_scores + (int64_t)index * job->stride + from;
-    if (n <= 0)
-        return;
-    n = n < INDEX_CHUNK ? n : INDEX_CHUNK;
-    for (int32_t j = 0; j < n; j++)
-        s->keys[j] = p->keys + (int64_t)(from + j) * INDEX_HEAD_DIM;
     for (int32_t h = 0; h < p->heads; h++) {
         q[h] = p->q + ((int64_t)token * p->heads + h) * INDEX_HEAD_DIM;
         dots[h] = s->index_dots + (int64_t)h * INDEX_CHUNK;
@@ -198,13 +211,27 @@ static void score_chunk(const struct select_job *job, struct cpu_scratch *s, int
                                          : add_heads(v, dots, weights, p->heads, score));
 }
 
-/* Units are (token, chunk of keys). */
+static int32_t chunk_of(int32_t n)
+{
+    return n < 0 ? 0 : n < INDEX_CHUNK ? n : INDEX_CHUNK;
+}
+
+/* Units are (INDEX_TOKENS tokens, chunk of keys). */
 static void score_units(void *context, int thread, int32_t begin, int32_t end)
 {
     const struct select_job *job = context;
+    struct cpu_scratch *s = &job->b->threads[thread];
     int32_t chunks = job->stride / INDEX_CHUNK;
-    for (int32_t unit = begin; unit < end; unit++)
-        score_chunk(job, &job->b->threads[thread], unit / chunks, unit % chunks * INDEX_CHUNK);
+    for (int32_t unit = begin; unit < end; unit++) {
+        int32_t first = unit / chunks * INDEX_TOKENS, from = unit % chunks * INDEX_CHUNK;
+        int32_t last = first + INDEX_TOKENS < job->n ? first + INDEX_TOKENS : job->n;
+        keys_read(job, s, from, chunk_of(visible_blocks(job->p, job->token + last - 1) - from));
+        for (int32_t index = first; index < last; index++) {
+            int32_t n = chunk_of(visible_blocks(job->p, job->token + index) - from);
+            if (n > 0)
+                score_chunk(job, s, index, from, n);
+        }
+    }
 }
 
 /* True when entry a ranks below entry b: a lower score, or an equal one with a higher index.
@@ -306,9 +333,10 @@ void cpu_index_select(struct backend *base, const struct index_select_params *p)
     int32_t held = job.stride == 0 ? p->n : CPU_INDEX_SCORES_MAX / job.stride;
     for (job.token = 0; job.token < p->n; job.token += held) {
         int32_t n = p->n - job.token < held ? p->n - job.token : held;
+        job.n = n;
         if (most > p->topk) { /* else everything visible is selected, whatever it scores */
-            int32_t units = n * (job.stride / INDEX_CHUNK);
-            int64_t work = (int64_t)INDEX_CHUNK * p->heads * INDEX_HEAD_DIM;
+            int32_t units = (n + INDEX_TOKENS - 1) / INDEX_TOKENS * (job.stride / INDEX_CHUNK);
+            int64_t work = (int64_t)INDEX_TOKENS * INDEX_CHUNK * p->heads * INDEX_HEAD_DIM;
             pool_run(b->pool, score_units, &job, units, cpu_grain(b, units, work));
         }
         pool_run(b->pool, select_tokens, &job, n, cpu_grain(b, n, most > p->topk ? 4 * most : 1));

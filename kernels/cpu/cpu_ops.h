@@ -19,8 +19,13 @@
 #define ATTENDED_MAX (SLIDING_WINDOW + POSITIONS_MAX / RATIO_HCA)
 static_assert(INDEX_TOPK_MAX <= POSITIONS_MAX / RATIO_HCA, "selected entries fit the key list");
 
-/* Keys scored together by one thread. */
-#define INDEX_CHUNK 256
+/* Packed entries are read once for all that attends to them: the window of a step, and as many
+ * compressed ones as one token can list.  Reserved; touched as far as contexts go. */
+#define ROWS_READ_MAX (ATTENDED_MAX + STEP_TOKENS_MAX)
+
+/* Keys scored together by one thread, and the most tokens for which it reads packed ones once. */
+#define INDEX_CHUNK  256
+#define INDEX_TOKENS 8
 
 /* One thread's own memory. */
 struct cpu_scratch {
@@ -28,6 +33,7 @@ struct cpu_scratch {
     const float **keys; /* owns; [ATTENDED_MAX] */
     float *scores;      /* owns; [WEIGHTED_HEADS, ATTENDED_MAX + 16] */
     float *index_dots;  /* owns; [INDEX_HEADS_MAX, INDEX_CHUNK] */
+    float *index_keys;  /* owns; [INDEX_CHUNK, INDEX_HEAD_DIM] */
     int32_t *heap;      /* owns; [INDEX_TOPK_MAX] */
     float *streams;     /* owns; [HC_MULT * hidden] of one token, rounded */
     float *tile;        /* owns; [ATTN_TILE + WEIGHTED_HEADS, HEAD_DIM] keys and queries in bf16 */
@@ -56,6 +62,8 @@ struct cpu_backend {
     const float **x_rows;  /* owns; [tokens * max(top, groups)] */
     float **y_rows;        /* owns; [LINEAR_OUTS_MAX, tokens * top] */
     double *index_scores;  /* owns; [CPU_INDEX_SCORES_MAX] */
+    float *rows;           /* owns; [ROWS_READ_MAX, HEAD_DIM] entries that attention reads */
+    const void **rows_at;  /* owns; [ROWS_READ_MAX] where those lie */
     float *router;         /* owns; [tokens, experts] */
 
     /* The expert layer, entries (token, choice) sorted by expert */

@@ -83,6 +83,11 @@ struct cpu_vector {
      * Returns what it did, for witnesses. */
     enum round (*round)(enum round round, const float *x, int32_t n, float *out);
 
+    /* A kept row of `dim` channels (kernels/entry.h) and back.  Written are only values that the
+     * format's rounding left; then the same bits are read. */
+    void (*entry_write)(enum entry_format format, const float *x, int32_t dim, uint8_t *to);
+    void (*entry_read)(enum entry_format format, const uint8_t *from, int32_t dim, float *x);
+
     /* Orthonormal Walsh-Hadamard transform of INDEX_HEAD_DIM values in place (P7) */
     void (*hadamard)(float *x);
 };

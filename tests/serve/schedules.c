@@ -416,6 +416,17 @@ static struct model *open_model(const char *dir, const char *worker)
     return model;
 }
 
+/* Of an end of a prefix, under whichever profile makes the larger. */
+static uint64_t tail_bytes(const struct model *model)
+{
+    uint64_t most = 0;
+    for (int i = 0; i < PROFILES; i++) {
+        uint64_t bytes = snapshot_tail_bytes(model, &test.profiles[i]);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 /* As engine_create, without the thread. */
 static void engine_open(const char *dir)
 {
@@ -426,7 +437,7 @@ static void engine_open(const char *dir)
         .sessions_max = SESSIONS,
         .context_max = CONTEXT,
         .queue_max = ENGINE_QUEUE,
-        .prefix_bytes = 2 * TAILS * snapshot_tail_bytes(e->model),
+        .prefix_bytes = 2 * TAILS * tail_bytes(e->model),
         .prefix_path = test.path,
         .prefix_key = "any key of thirty-two bytes....",
     };
@@ -506,7 +517,7 @@ int main(int argc, char **argv)
     test.random = strtoull(argv[3], NULL, 10);
     test.worker = argc == 6 ? argv[5] : NULL;
     test.cold_model = open_model(argv[1], NULL);
-    ASSERT(sequence_create(test.cold_model, CONTEXT, &test.cold, &err) == OK);
+    ASSERT(sequence_create_mixed(test.cold_model, CONTEXT, &test.cold, &err) == OK);
     sampler_init(&test.sampler, vocab());
     test.jobs = take_memory(count, sizeof *test.jobs);
     test.rows = take_memory((int64_t)STEP_TOKENS_MAX * vocab(), sizeof *test.rows);

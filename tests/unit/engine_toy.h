@@ -203,16 +203,16 @@ void sequence_crossover(struct sequence *s, const struct profile *profile)
     s->profile = profile->hash;
 }
 
-uint64_t snapshot_block_bytes(const struct model *model)
+/* Pieces of the profile that sums in double are as large as two. */
+uint64_t snapshot_block_bytes(const struct model *model, const struct profile *profile)
 {
     ASSERT(model->alive);
-    return TOY_PIECE_BYTES;
+    return profile->values[ROW_SUM] == SUM_F64 ? 2 * TOY_PIECE_BYTES : TOY_PIECE_BYTES;
 }
 
-uint64_t snapshot_tail_bytes(const struct model *model)
+uint64_t snapshot_tail_bytes(const struct model *model, const struct profile *profile)
 {
-    ASSERT(model->alive);
-    return TOY_PIECE_BYTES;
+    return snapshot_block_bytes(model, profile);
 }
 
 enum status snapshots_create(const struct model *model, int32_t n_blocks, int32_t n_tails,
@@ -260,25 +260,33 @@ void snapshot_load_tail(const struct snapshots *p, int32_t slot, struct sequence
     s->n = s->n_draft = length;
 }
 
-void snapshot_get_block(const struct snapshots *p, int32_t slot, void *host)
+void snapshot_get_block(const struct snapshots *p, int32_t slot, const struct profile *profile,
+                        void *host)
 {
+    (void)profile;
     memset(host, 0, TOY_PIECE_BYTES);
     memcpy(host, &p->blocks[slot], sizeof p->blocks[slot]);
 }
 
-void snapshot_put_block(struct snapshots *p, int32_t slot, const void *host)
+void snapshot_put_block(struct snapshots *p, int32_t slot, const struct profile *profile,
+                        const void *host)
 {
+    (void)profile;
     memcpy(&p->blocks[slot], host, sizeof p->blocks[slot]);
 }
 
-void snapshot_get_tail(const struct snapshots *p, int32_t slot, void *host)
+void snapshot_get_tail(const struct snapshots *p, int32_t slot, const struct profile *profile,
+                       void *host)
 {
+    (void)profile;
     memset(host, 0, TOY_PIECE_BYTES);
     memcpy(host, &p->tails[slot], sizeof p->tails[slot]);
 }
 
-void snapshot_put_tail(struct snapshots *p, int32_t slot, const void *host)
+void snapshot_put_tail(struct snapshots *p, int32_t slot, const struct profile *profile,
+                       const void *host)
 {
+    (void)profile;
     memcpy(&p->tails[slot], host, sizeof p->tails[slot]);
 }
 

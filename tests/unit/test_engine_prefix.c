@@ -164,15 +164,20 @@ static void test_create_fails(void **state)
     assert_null(engine);
 }
 
-/* The tree by itself, forgetting: every slot comes back, whatever the order was. */
+/* The tree by itself, forgetting: every slot comes back, whatever the order was, and pieces of two
+ * sizes never take more than there is. */
 static void test_slots_return(void **state)
 {
     (void)state;
     static struct model model = {1};
     struct prefix *p = NULL;
     struct error err;
+    struct prefix_stats stats;
+    int32_t larger = 0;
     struct sequence s = {.n = 5 * 128, .tokens_max = CONTEXT};
-    assert_int_equal(prefix_create(&model, 20 * 2 * TOY_PIECE_BYTES, &p, &err), OK);
+    assert_int_equal(prefix_create(&model, 20 * 2 * TOY_PIECE_BYTES,
+                                   profile_builtin_at(PROFILE_OFFICIAL), &p, &err),
+                     OK);
     for (uint64_t i = 0; i < 500; i++) {
         int32_t n = (1 + (int32_t)(mix(i) % 5)) * 128;
         int32_t fork = (int32_t)(mix(i + 1000) % 5) * 128;
@@ -183,9 +188,11 @@ static void test_slots_return(void **state)
         assert_int_equal(prefix_find(p, &owner, ids, n), n);
         if (i % 97 == 0)
             prefix_forget(p, 1);
+        prefix_stats_get(p, &stats);
+        assert_true(stats.bytes <= stats.bytes_max);
+        larger += stats.bytes > (uint64_t)(stats.blocks + stats.tails) * TOY_PIECE_BYTES;
     }
-    struct prefix_stats stats;
-    prefix_stats_get(p, &stats);
+    assert_in_range(larger, 100, 500); /* pieces of both sizes were there */
     assert_in_range(stats.tails, 1, stats.blocks);
     assert_true(stats.evicted > 100);
     prefix_forget(p, 1);

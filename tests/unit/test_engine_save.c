@@ -179,7 +179,9 @@ static struct prefix *tree(struct model *model)
 {
     struct prefix *p = NULL;
     struct error err;
-    assert_int_equal(prefix_create(model, PIECES * 2 * TOY_PIECE_BYTES, &p, &err), OK);
+    assert_int_equal(prefix_create(model, PIECES * 2 * TOY_PIECE_BYTES,
+                                   profile_builtin_at(PROFILE_OFFICIAL), &p, &err),
+                     OK);
     assert_int_equal(prefix_probe(p, model, profile_builtin_at(PROFILE_OFFICIAL), &err), OK);
     return p;
 }
@@ -286,7 +288,7 @@ static void put(FILE *file, crypto_secretstream_xchacha20poly1305_state *stream,
 {
     static uint8_t sealed[TOY_PIECE_BYTES + 1000];
     crypto_secretstream_xchacha20poly1305_push(stream, sealed, NULL, data, len,
-                                               (const uint8_t *)"v4box prefixes\n\1", 16, tag);
+                                               (const uint8_t *)"v4box prefixes\n\2", 16, tag);
     fwrite(sealed, 1, len + crypto_secretstream_xchacha20poly1305_ABYTES, file);
 }
 
@@ -298,7 +300,7 @@ static void forge(const struct head *head, const struct record *records, uint32_
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     crypto_secretstream_xchacha20poly1305_init_push(&stream, header, KEY);
-    fwrite("v4box prefixes\n\1", 1, 16, file);
+    fwrite("v4box prefixes\n\2", 1, 16, file);
     fwrite(header, 1, sizeof header, file);
     put(file, &stream, head, sizeof *head, 0);
     for (uint32_t i = 0; i < n; i++) {

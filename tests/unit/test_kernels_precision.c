@@ -363,9 +363,9 @@ static void index_select(struct backend *b, float *out, size_t n)
     for (int run = 0; run < 4; run++) {
         int32_t count;
         struct place place = {KIND_CSA, run % 2};
-        struct index_select_params p = {q,       weights,       keys,  1,       I_AT,
-                                        I_HEADS, I_TOPK,        place, run % 2, run / 2,
-                                        false,   selected[run], &count};
+        struct index_select_params p = {q,       weights,       keys,   1,        I_AT,
+                                        I_HEADS, I_TOPK,        place,  run % 2,  run / 2,
+                                        false,   selected[run], &count, ENTRY_F32};
         b->ops->index_select(b, &p);
         const struct witness_table *seen = witness_of(b);
         expect_witness(seen, ROW_INDEX_SCORE, place, run % 2, 1);

@@ -28,6 +28,7 @@
 #define MODEL_DIR "rootfs/models/demo"
 #define VOCAB     4096
 #define TOKENS    400
+#define OFFICIAL  profile_builtin_at(PROFILE_OFFICIAL)
 #define PATIENT   120000 /* milliseconds; a busy machine takes seconds */
 
 static enum status open_as(const char *dir, int32_t limit_ms, struct model **out, struct error *err)
@@ -415,8 +416,8 @@ static void live(struct side *x, const int32_t *ids)
     snapshot_load_tail(x->pool, 0, x->b, 256);
     sequence_crossover(x->b, official);
     step(x, x->b, ids + 256, 2, LEG_DECODE, row(x));
-    snapshot_get_block(x->pool, 1, x->block);
-    snapshot_get_tail(x->pool, 0, x->tail);
+    snapshot_get_block(x->pool, 1, official, x->block);
+    snapshot_get_tail(x->pool, 0, official, x->tail);
     picked(x, ids);
     model_witness(x->m, &x->seen);
     model_perturb(x->m, &changed);
@@ -439,8 +440,8 @@ static struct side *side_open(const char *worker)
         sequence_create(x->m, TOKENS, &x->b, &err) != OK ||
         snapshots_create(x->m, 2, 1, &x->pool, &err) != OK)
         fail_msg("%s", err.text);
-    x->block = calloc(1, snapshot_block_bytes(x->m));
-    x->tail = calloc(1, snapshot_tail_bytes(x->m));
+    x->block = calloc(1, snapshot_block_bytes(x->m, OFFICIAL));
+    x->tail = calloc(1, snapshot_tail_bytes(x->m, OFFICIAL));
     return x;
 }
 
@@ -476,8 +477,8 @@ static void test_bits(void **state)
                          again || i == 2);
     }
     assert_picks(here, there);
-    assert_memory_equal(here->block, there->block, snapshot_block_bytes(here->m));
-    assert_memory_equal(here->tail, there->tail, snapshot_tail_bytes(here->m));
+    assert_memory_equal(here->block, there->block, snapshot_block_bytes(here->m, OFFICIAL));
+    assert_memory_equal(here->tail, there->tail, snapshot_tail_bytes(here->m, OFFICIAL));
     const struct witness_cell *cell = &here->seen.cells[ROW_SUM][KIND_HEAD][LEG_DECODE][0];
     assert_true(cell[0].launches + cell[1].launches > 0);
     assert_memory_equal(&here->seen, &there->seen, sizeof here->seen);
@@ -536,6 +537,7 @@ static struct link_step any_step(const struct link_limits *limits)
         chosen -= OFTEN[step.kind++];
     step.perturbation.index_topk = roll(4);
     step.perturbation.hc_transposed = (uint8_t)roll(2);
+    step.mixed = step.kind == LINK_OPEN; /* every step is of another profile */
     step.block = roll(limits->layers + 2);
     step.leg = roll(2) == 0 ? LEG_PREFILL : LEG_DECODE;
     step.pool = roll(2);
@@ -606,6 +608,8 @@ static void test_any_steps(void **state)
         assert_true(tries < TRIES);
         struct link_step step = any_step(&limits);
         profile = profile_builtin_at((enum profile_column)roll(PROFILE_BUILTINS));
+        if (step.kind == LINK_PUT) /* mixed timelines take float32 only */
+            profile = profile_builtin_at(PROFILE_REFERENCE);
         if (link_step_wrong(&step, &limits) != NULL)
             continue;
         struct link_step *asked = remote_step(r, (enum link_kind)step.kind, profile);
@@ -628,6 +632,35 @@ static void test_any_steps(void **state)
     remote_close(r);
 }
 
+/* What one profile has packed goes on under no other, whoever says it may. */
+static void test_forms(void **state)
+{
+    (void)state;
+    struct remote *r = NULL;
+    struct error err;
+    const struct model_options options = {
+        .isa = ISA_BASELINE, .threads = 1, .worker = "/proc/self/exe"};
+    assert_int_equal(remote_open(MODEL_DIR, &options, &r, &err), OK);
+    assert_true(remote_packs(r));
+    const float *numbers;
+    for (int turn = 0; turn < 3; turn++) {
+        struct link_step *step =
+            remote_step(r, turn == 0 ? LINK_OPEN : LINK_STEP,
+                        turn == 2 ? profile_builtin_at(PROFILE_REFERENCE) : OFFICIAL);
+        step->room = turn == 0 ? 8 : 0;
+        step->n_segments = 1;
+        step->n_ids = turn > 0;
+        step->segments[0] = (struct link_segment){.timeline = 1,
+                                                  .length = turn == 2,
+                                                  .n = turn > 0,
+                                                  .leg = LEG_DECODE,
+                                                  .flags = turn == 2 ? LINK_CROSSOVER : 0};
+        assert_int_equal(remote_run(r, &numbers), turn < 2);
+    }
+    assert_non_null(strstr(remote_lost(r), "another form of state"));
+    remote_close(r);
+}
+
 int main(int argc, char **argv)
 {
     if (argc >= 4 && strcmp(argv[1], "steps") == 0)
@@ -637,7 +670,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_model),       cmocka_unit_test(test_lies),
         cmocka_unit_test(test_signals),        cmocka_unit_test(test_starts),
         cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_any_steps),
+        cmocka_unit_test(test_any_steps),      cmocka_unit_test(test_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
