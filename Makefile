@@ -163,6 +163,7 @@ LINK_HOST = $(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -o $@
 build/host/engine: build/host/obj/engine/main.o $(HOST_LIB) ; $(LINK_HOST)
 build/host/console: build/host/obj/init/console.o $(HOST_BOX) ; $(LINK_HOST)
 build/host/remote: build/host/obj/init/remote.o $(HOST_BOX) ; $(LINK_HOST)
+build/host/clock: build/host/obj/init/clock.o $(HOST_BOX) ; $(LINK_HOST)
 build/host/synth: build/host/obj/tools/synth.o $(HOST_LIB) ; $(LINK_HOST)
 build/host/mask-driver: build/host/obj/tests/mask/driver.o $(HOST_LIB) ; $(LINK_HOST)
 test: build/host/mask-driver
@@ -275,7 +276,7 @@ run-unit: unit ## build and run the unit tests alone
 	@tests/run.sh unit
 
 # SUITES="name name" runs only these.
-test: all unit build/host/engine build/host/console build/host/remote build/host/synth build/schedules build/host/schedules ## run every suite of tests/suites
+test: all unit build/host/engine build/host/console build/host/remote build/host/clock build/host/synth build/schedules build/host/schedules ## run every suite of tests/suites
 	@tests/run.sh $(SUITES)
 
 # Requests through each of three networks; about ten minutes on one core.
