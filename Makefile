@@ -232,7 +232,7 @@ ROOTFS_SRC := $(shell find rootfs -type f) config/modules.list config/packages.t
 image: build/v4box.img ## assemble kernel, initramfs, bill of materials and the disk
 
 # Makes all four files; the others are never older.
-build/v4box-initramfs.cpio.zst: build/engine build/console build/init build/heart build/updater build/tls build/kernel build/keeper build/claim build/keystick build/clock build/remote build/models $(ROOTFS_SRC) | setup
+build/v4box-initramfs.cpio.zst: build/engine build/console build/init build/heart build/updater build/tls build/kernel build/keeper build/claim build/keystick build/clock build/remote build/models build/driver $(if $(DRIVER),build/gpu.root) $(ROOTFS_SRC) | setup
 	@tools/image.sh $(CACHE) build
 
 # SECURE=DIR signs the system for Secure Boot with the keys in DIR; they are made when there are none.
@@ -245,6 +245,16 @@ build/v4box.efi: build/v4box-initramfs.cpio.zst config/cmdline.txt config/versio
 
 # The secret half of config/update.pub; that of this tree is published with its tests.
 UPDATE_SECRET ?= tests/data/update/development.key
+
+# DRIVER=NVIDIA-Linux-x86_64-VERSION.run adds a GPU payload, made of it and of WORKER; without one
+# there is none, also where an earlier build had one.
+DRIVER_PINS ?= config/drivers.txt
+WORKER ?= build/worker
+build/driver: FORCE
+	@mkdir -p $(@D); cmp -s $@ - <<<'$(DRIVER) $(WORKER)' || { rm -f build/gpu.img build/gpu.root; echo '$(DRIVER) $(WORKER)' >$@; }
+build/gpu.root: build/driver $(if $(DRIVER),$(DRIVER) $(DRIVER_PINS) $(WORKER) config/payload.txt tools/payload.sh tools/deps/headers.sh)
+	@tools/setup.sh config/payload-host-packages.txt
+	@tools/payload.sh $(CACHE) build $(DRIVER) $(DRIVER_PINS) $(WORKER)
 
 build/v4box.img: build/v4box.efi build/bundle config/disk.txt tools/disk.sh
 	@tools/disk.sh build $(UPDATE_SECRET)
@@ -368,6 +378,12 @@ test-update: all build/saboteur ## every way an update can end, and 20 power cut
 .PHONY: test-models
 test-models: all ## a second model sent to the box, cut off, tried, served; five minutes
 	@$(PYTHON) tests/boot/models.py serve
+
+# Not a suite of `make test`: it builds modules, an image of its own, and boots it three times.
+.PHONY: test-payload
+test-payload: all ## a GPU payload of a made-up driver: built, mounted, served from, damaged; five minutes
+	@tools/setup.sh config/payload-host-packages.txt
+	@$(PYTHON) tests/boot/payload.py $(CACHE)
 
 .PHONY: test-power
 test-power: all build/saboteur ## 20 power cuts during key writes, and 20 during updates

@@ -14,6 +14,11 @@
 #define BOX_METRICS     "unix:/run/v4box/metrics.sock"
 #define BOX_METRICS_NET "0.0.0.0:9464" /* where exporters of OpenTelemetry are scraped */
 #define BOX_MODELS      "/models"
+#define BOX_GPU         "/gpu" /* the payload of a system with a driver */
+#define BOX_GPU_ROOT    "/etc/gpu.root"
+#define BOX_GPU_MODULES "/gpu/modules/list"
+#define BOX_GPU_WORKER  "/gpu/bin/worker"
+#define BOX_GPUS_MAX    8           /* of a box */
 #define BOX_ATTACHED    "/attached" /* models on another disk, read only */
 #define BOX_MODEL_NAME  "demo"      /* that came with the box */
 #define BOX_MODEL       BOX_MODELS "/" BOX_MODEL_NAME
@@ -84,8 +89,8 @@
 #define SERVICE_FAILED_MS      300000 /* a failed service is tried again: no operator may be near */
 #define SERVICE_STOP_MS        5000   /* SIGTERM to SIGKILL; a decode step under TCG takes < 1 s */
 #define SERVICE_SAID_BYTES     160    /* a path and a reason */
-#define SERVICE_ARGS_MAX       24
-#define SERVICE_PATHS_MAX      8
+#define SERVICE_ARGS_MAX       28
+#define SERVICE_PATHS_MAX      10
 #define SERVICES_MAX           20
 
 /* ---- log of the services --------------------------------------------------------------------- */

@@ -115,14 +115,22 @@ static enum load_result load_module(const char *path)
     return result;
 }
 
-static bool step_modules(struct box *box)
+/* Each line is something that people must know. */
+static void note_lines(struct box *box, char *lines)
+{
+    for (char *line = strtok(lines, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        storage_note(&box->storage, &box->journal, "%s", line);
+}
+
+/* Loads the modules of a list, a path a line; false: there is none. */
+static bool load_list(struct box *box, const char *path_of_list)
 {
     static const char *const COMPLAINTS[] = {
         [LOAD_NO_FILE] = "cannot open it",
         [LOAD_REFUSED] = "the kernel refused it; the list may have it before what it needs",
     };
     static char list[BOOT_MODULES_MAX * 128];
-    size_t n = read_small(BOX_MODULES, list, sizeof list - 1);
+    size_t n = read_small(path_of_list, list, sizeof list - 1);
     list[n] = '\0';
     int loaded = 0, wanted = 0;
     for (char *path = strtok(list, "\n"); path != NULL; path = strtok(NULL, "\n")) {
@@ -135,6 +143,34 @@ static bool step_modules(struct box *box)
     }
     journal_printf(&box->journal, "init", "modules: %d of %d", loaded, wanted);
     return n > 0;
+}
+
+static bool step_modules(struct box *box)
+{
+    return load_list(box, BOX_MODULES);
+}
+
+/* Everything that is ever loaded is loaded before the seal. */
+static bool step_gpu(struct box *box)
+{
+    char bytes[BOOT_NOTE_BYTES] = "";
+    struct text note = text_over(bytes, sizeof bytes);
+    bool good =
+        gpu_open(&box->gpu, &box->storage.disk, box->slots.known ? box->slots.running : 0, &note);
+    if (!box->gpu.ready) {
+        note_lines(box, bytes);
+        return good;
+    }
+    if (note.len >
+        0) /* the partition of the other slot may be of another driver, and is no fault */
+        journal_printf(&box->journal, "init", "%s", bytes);
+    journal_printf(&box->journal, "init", "gpu: driver %s, whole, on %s", box->gpu.verity.version,
+                   box->gpu.device);
+    good = write_small("/sys/module/firmware_class/parameters/path", BOX_GPU "/firmware") &&
+           load_list(box, BOX_GPU_MODULES) && gpu_make_nodes(BOX_UID_ENGINE);
+    if (good)
+        box->options.value[OPTION_WORKER] = BOX_GPU_WORKER;
+    return good;
 }
 
 /* Defaults hold where the file can not be used; check_stored has put back what it could. */
@@ -186,13 +222,6 @@ static bool step_watchdog(struct box *box)
         journal_printf(&box->journal, "init", "watchdog: does not take %d s: %s", WATCHDOG_S,
                        strerror(errno));
     return true;
-}
-
-/* Each line is something that people must know. */
-static void note_lines(struct box *box, char *lines)
-{
-    for (char *line = strtok(lines, "\n"); line != NULL; line = strtok(NULL, "\n"))
-        storage_note(&box->storage, &box->journal, "%s", line);
 }
 
 /* A kernel started directly, or from another disk, has no slots, and nothing to fall back to. */
@@ -419,6 +448,7 @@ static const struct {
     {"site data", step_site, false},
     {"settings", step_settings, false},
     {"model", step_model, false},
+    {"gpu", step_gpu, false},
     {"ssh host key", step_host_key, false},
     {"certificate", step_certificate, false},
     {"seal", step_seal, true},

@@ -1,12 +1,13 @@
 /*
  * The steps of the boot that are not services: mounts, modules, watchdog, names, storage, slots,
- * site data, model, host key, seal. Each step is a row of BOOT_STEPS, run once, in order; a step
- * that fails is reported and, when it is vital, ends in a panic.  Everything else goes on: a box
- * without network still has its console.
+ * site data, model, GPU, host key, seal. Each step is a row of BOOT_STEPS, run once, in order; a
+ * step that fails is reported and, when it is vital, ends in a panic.  Everything else goes on: a
+ * box without network still has its console.
  */
 #ifndef V4BOX_INIT_BOOT_H
 #define V4BOX_INIT_BOOT_H
 
+#include "init/gpu.h"
 #include "init/journal.h"
 #include "init/modelplan.h"
 #include "init/netplan.h"
@@ -23,6 +24,7 @@ struct box {
     struct storage storage;
     struct slots slots;
     struct watchdog watchdog;
+    struct gpu gpu;
     struct netplan net; /* and the other settings */
     struct modelplan model;
     char model_folder[sizeof BOX_ATTACHED "/" + MODEL_NAME_CHARS]; /* what the engine is given */

@@ -10,11 +10,16 @@
 #define UEVENT_BYTES 1024 /* the kernel writes less than 200 */
 #define PATH_BYTES   512
 
-/* Labels of config/disk.txt that a disk must have to be the box's, and one that comes with another.
+/* Labels of config/disk.txt, of which the first make a disk the box's, and one of another disk.
  */
 static const char *const LABELS[DISK_PART_COUNT] = {
-    [DISK_ESP] = "esp",       [DISK_CONFIG] = "config",         [DISK_LOG] = "log",
-    [DISK_MODELS] = "models", [DISK_ATTACHED] = "v4box-models",
+    [DISK_ESP] = "esp",
+    [DISK_CONFIG] = "config",
+    [DISK_LOG] = "log",
+    [DISK_MODELS] = "models",
+    [DISK_GPU_A] = "gpu-a",
+    [DISK_GPU_B] = "gpu-b",
+    [DISK_ATTACHED] = "v4box-models",
 };
 
 /* The value of NAME=VALUE lines, copied; false: absent, empty, or too long. */

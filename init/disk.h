@@ -15,8 +15,10 @@ enum disk_part {
     DISK_CONFIG,
     DISK_LOG,
     DISK_MODELS,
-    DISK_OWN_COUNT,                 /* those that make a disk the box's */
-    DISK_ATTACHED = DISK_OWN_COUNT, /* models that somebody prepared, on any other disk */
+    DISK_OWN_COUNT,              /* those that make a disk the box's */
+    DISK_GPU_A = DISK_OWN_COUNT, /* beside them: the payloads of the two slots */
+    DISK_GPU_B,
+    DISK_ATTACHED, /* models that somebody prepared, on any other disk */
     DISK_PART_COUNT
 };
 

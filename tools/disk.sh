@@ -3,18 +3,41 @@
 #
 #   OUT_DIR/v4box.img   GPT with the partitions of config/disk.txt; a sparse file
 #
-# from OUT_DIR/v4box.efi and rootfs/models; both slots hold the same system with its signed header.  Needs no root: file systems are filled as files.  The same
+# from OUT_DIR/v4box.efi, rootfs/models and, of a build with a driver, OUT_DIR/gpu.img; both slots hold the same system with its signed header.  Needs no root: file systems are filled as files.  The same
 # inputs give the same bytes: every id is derived from a name, every time is FILE_TIME.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
 OUT=$(realpath "$1") SECRET=$2
 TABLE=$ROOT/config/disk.txt MODELS=$ROOT/rootfs/models
 FILE_TIME=1767225600 # 2026-01-01, as in the initramfs
-SECTORS_OF_MIB=2048
+SECTORS_OF_MIB=2048 MIB=1048576
 # As UUIDs are made from names: a hash, cut to length.
 uuid_of() { sha256sum <<<"v4box $1" | sed -E 's/^(.{8})(.{4})(.{4})(.{4})(.{12}).*/\1-\2-\3-\4-\5/'; }
 
 die() { echo "disk.sh: $*" >&2; exit 1; }
+
+# MiB of a partition of $1 MiB with content $2: a payload takes what it needs.
+size_of() {
+    local mib=$1
+    if [ "$2" = gpu ] && [ -f "$OUT/gpu.img" ]; then
+        mib=$((($(stat -c %s "$OUT/gpu.img") + MIB - 1) / MIB))
+    fi
+    echo "$mib"
+}
+
+# The table with these sizes: LABEL MIB TYPE CONTENT.
+partitions() {
+    local label mib type content
+    while read -r label mib type content; do
+        case $label in '' | '#'*) continue ;; esac
+        echo "$label $(size_of "$mib" "$content") $type $content"
+    done <"$TABLE"
+}
+
+# Both slots have the same.
+fill_gpu() { # FILE
+    [ ! -f "$OUT/gpu.img" ] || cp --sparse=always "$OUT/gpu.img" "$1"
+}
 
 # Copies into a FAT file system; mtools takes its times from SOURCE_DATE_EPOCH or the files.
 fill_fat() { # FILE
@@ -49,28 +72,27 @@ fill_models() { # FILE
 
 make_disk() {
     local label mib type content start=1 image=$dir/v4box.img
+    partitions >"$dir/partitions"
     {
         echo "label: gpt"
         echo "label-id: $(uuid_of disk)"
         while read -r label mib type content; do
-            case $label in '' | '#'*) continue ;; esac
             echo "start=$((start * SECTORS_OF_MIB)), size=$((mib * SECTORS_OF_MIB)), type=$type, name=$label, uuid=$(uuid_of "partition $label")"
             start=$((start + mib))
-        done <"$TABLE"
+        done <"$dir/partitions"
     } >"$dir/table"
     # One MiB each for the two copies of the table.
-    truncate -s $((($(awk '!/^#/ && NF { sum += $2 } END { print sum }' "$TABLE") + 2) * 1024 * 1024)) "$image"
+    truncate -s $((($(awk '{ sum += $2 } END { print sum }' "$dir/partitions") + 2) * MIB)) "$image"
     sfdisk -q "$image" <"$dir/table"
     start=1
     while read -r label mib type content; do
-        case $label in '' | '#'*) continue ;; esac
         if [ "$content" != blank ]; then
             truncate -s "${mib}M" "$dir/$label"
             "fill_$content" "$dir/$label"
             dd if="$dir/$label" of="$image" bs=1M seek=$start conv=notrunc,sparse status=none
         fi
         start=$((start + mib))
-    done <"$TABLE"
+    done <"$dir/partitions"
     mv "$image" "$OUT/v4box.img"
 }
 

@@ -71,6 +71,7 @@ fill_stage() {
         case $kind in
         '' | '#'*) ;;
         dir) mkdir -p "$stage$path" && chmod "$mode" "$stage$path" ;;
+        gpu) [ ! -f "$OUT/gpu.root" ] || put "$mode" "$path" "$OUT/gpu.root" ;;
         file) put "$mode" "$path" "$ROOT/$source" ;;
         pkg) put_package "$mode" "$path" "$source" ;;
         link) ln -s "$source" "$stage$path" ;;

@@ -130,6 +130,8 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
         if (status != OK)
             return status;
     }
+    if (out->worker != NULL && strcmp(out->worker, "none") == 0)
+        out->worker = NULL; /* the list of words that the box starts it with is a fixed one */
     if (out->model == NULL || out->listen == NULL || out->keys == NULL)
         return error_set(err, ERR_USAGE, "--model, --listen and --keys are needed");
     if ((out->prefixes == NULL) != (out->prefixes_key == NULL))

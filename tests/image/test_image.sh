@@ -87,7 +87,7 @@ check_bom() {
     grep -qE ' /models/demo/model-00001-of-00002.safetensors$' build/v4box-bom.txt || echo "the model's files"
 }
 
-echo 1..27
+echo 1..32
 check_programs
 check_archive
 empty "$(check_modules)" "each module is loaded after what it needs"
