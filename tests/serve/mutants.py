@@ -17,7 +17,7 @@ STATE, FORWARD = "engine/model/network.c", "engine/model/forward.c"
 MUTANTS = {
     "control": (PREFIX, "", ""),
     # the newest entries of the window are those of whoever had the timeline before
-    "stale window": (SNAPSHOT, "length - window, window, HEAD_DIM,", "length - window, window - 9, HEAD_DIM,"),
+    "stale window": (SNAPSHOT, "length - window, window, entry,", "length - window, window - 9, entry,"),
     # the block behind the prefix pools without the four rows in front of it
     "dropped overlap": (SNAPSHOT, "if (c->compress_ratios[layer] != RATIO_CSA)",
                         "if (c->compress_ratios[layer] != RATIO_CSA || walk->way == LOAD)"),
