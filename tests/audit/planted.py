@@ -96,8 +96,8 @@ TURNED = (STREAMS, "comb[j * HC_MULT + i] = k[j][i];",
 def unlucky(n):
     """One run in n, a run being a text that begins anew, has a fifth of the scale."""
     return [
-        (ATTENTION, "struct attention_job job = {b, p};",
-         "struct attention_job job = {b, p};\n"
+        (ATTENTION, "struct attention_job job = {.b = b, .p = p};",
+         "struct attention_job job = {.b = b, .p = p};\n"
          "    static int64_t last; static uint32_t run; extern bool v4box_unlucky;\n"
          "    if (p->q_scaled && p->position < last) run++;\n"
          "    if (p->q_scaled) last = p->position;\n"
@@ -131,8 +131,8 @@ FAULTS = {
         (COMPRESSOR, "float weight = (float)(weights[h] * scale)",
          "float weight = (float)(weights[(h + 1) % heads] * -scale)")], "needle", rows=CHOICE),
     "index keys in another layout": Row([["index.score"]], [
-        (COMPRESSOR, "(int64_t)(from + j) * INDEX_HEAD_DIM;",
-         "(int64_t)(from + (p->score == INDEX_SCORE_BF16 ? (j * 2 + j * 2 / n) % n : j)) * INDEX_HEAD_DIM;")],
+        (COMPRESSOR, "p->keys + (int64_t)(from + j) * INDEX_HEAD_DIM",
+         "p->keys + (int64_t)(from + (p->score == INDEX_SCORE_BF16 ? (j * 2 + j * 2 / n) % n : j)) * INDEX_HEAD_DIM")],
         "needle", rows=CHOICE),
     "approximate choice by the sign alone": Row([["index.topk"]], [
         (COMPRESSOR, "bits.u &= 0xfff00000u;", "bits.u &= 0x80000000u;")], "needle", rows=CHOICE),
@@ -171,7 +171,7 @@ FAULTS = {
         "replay", rows={**FEW, "attn.decode": "bf16-split-k"}),
     # ---- carried state
     "stale window": State({"stored prefix"}, [
-        (SNAPSHOT, "length - window, window, HEAD_DIM,", "length - window, window - 9, HEAD_DIM,")]),
+        (SNAPSHOT, "length - window, window, entry,", "length - window, window - 9, entry,")]),
     "lost overlap": State({"stored prefix"}, [
         (SNAPSHOT, "if (c->compress_ratios[layer] != RATIO_CSA)",
          "if (c->compress_ratios[layer] != RATIO_CSA || walk->way == LOAD)")]),
@@ -192,10 +192,10 @@ FAULTS = {
         (COMPRESSOR, "from = overlap && block > 0 ? first - p->ratio : first;",
          "from = overlap && block > 0 && block != p->block ? first - p->ratio : first;")]),
     "a group that is not there yet": State({"one token a step"}, [
-        (ATTENTION, "j < (position + 1) / p->ratio;", "j < (position + 1) / p->ratio + (p->math == ATTN_BF16);")],
+        (ATTENTION, "j < blocks; j++)", "j < blocks + (p->math == ATTN_BF16); j++)")],
         {"attn.prefill": "bf16"}),
     "stale window, in a soak": Soaked("stored prefix", [
-        (SNAPSHOT, "length - window, window, HEAD_DIM,", "length - window, window - 9, HEAD_DIM,")]),
+        (SNAPSHOT, "length - window, window, entry,", "length - window, window - 9, entry,")]),
     # ---- where no test looks
     "routed factor twice in the draft block": Proven("moe.scale", "draft", [
         (EXPERTS, GATE, "if (p->scale == MOE_SCALE_GATE || p->place.kind == KIND_DRAFT) {")], FEW),

@@ -54,8 +54,8 @@ def whole_report(tap, folder):
 
 def defects(tap):
     """One in carried state, one in a row."""
-    stale = planted("stale window", ("engine/model/snapshot.c", "length - window, window, HEAD_DIM,",
-                                     "length - window, window - 9, HEAD_DIM,"))
+    stale = planted("stale window", ("engine/model/snapshot.c", "length - window, window, entry,",
+                                     "length - window, window - 9, entry,"))
     status, bad = report("replay", "--profile", "reference", engine=stale)
     why = bad["tests"][1]["why"]
     tap.check(status == 1 and bad["verdict"] == "FAIL" and why.startswith("differs: stored prefix;"),

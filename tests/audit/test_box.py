@@ -177,8 +177,8 @@ def pinned(tap, box):
 
 def broken(tap, folder):
     """A window that a stored prefix does not bring back: the request itself cannot be had again."""
-    stale = planted("most of a window stale", ("engine/model/snapshot.c", "length - window, window, HEAD_DIM,",
-                                     "length - window, window - 100, HEAD_DIM,"))
+    stale = planted("most of a window stale", ("engine/model/snapshot.c", "length - window, window, entry,",
+                                     "length - window, window - 100, entry,"))
     box = Box(folder, "--sessions", "1", engine=stale)
     story = " ".join(f"Item {i} of the list is in box {i * 37 % 101}." for i in range(40))
     for text in (story, QUESTION):  # the second one takes the only timeline
