@@ -312,9 +312,10 @@ def one_set(job):
     return fitting(shared["encoder"], make, length, count)
 
 
-def sets(encoder, longest=1 << 20, needles=NEEDLES, only=""):
-    """name -> (length in tokens, rows of ids), sets of at most `longest` tokens whose names have `only`; a process each."""
-    jobs = [(name, length, count, 0) for name, (length, count, _) in makers(random.Random(0)).items()]
+def sets(encoder, longest=1 << 20, needles=NEEDLES, only="", times=1):
+    """name -> (length in tokens, rows of ids), sets of at most `longest` tokens whose names have `only`; a process each.
+    times: as many rows of every set but needles."""
+    jobs = [(name, length, count * times, 0) for name, (length, count, _) in makers(random.Random(0)).items()]
     jobs += [(f"needle {length} at {d}", length, count, d) for length, count in needles for d in DEPTHS]
     jobs = [j for j in jobs if j[1] <= longest and only in j[0]]
     shared["encoder"] = encoder

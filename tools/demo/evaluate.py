@@ -55,28 +55,45 @@ def accepted(guesses, best, start, end):
     return right, first, n
 
 
+def well_formed(ids, best, special, ends):
+    """Whether the calls of an answer keep the protocol: every token of a tag, from its mark to its `>`, is the right one,
+    and no mark or end stands where a value goes on. Right values are not asked for."""
+    inside, marks = False, (special["dsml"], special["eos"])
+    for token, guess in zip(ids, best):
+        if (inside or token in marks or guess in marks) and guess != token:
+            return False
+        inside = token == special["dsml"] or inside and token not in ends
+    return True
+
+
 @torch.no_grad()
-def score(model, graded, special):
-    """Exact match, share of right tokens, share of first drafts accepted and mean accepted length over rows of ids."""
+def score(model, graded, special, ends, drafts_too):
+    """Exact match, share of right tokens, share of calls that keep the protocol, share of first drafts accepted and mean
+    accepted length over rows of ids; `ends`: the tokens with a `>`."""
     length = -(-max(map(len, graded)) // 128) * 128
     step = max(1, TOKENS // length)
-    exact, right, tokens, drafts = [], 0, 0, [0, 0, 0]
+    exact, calls, right, tokens, drafts = [], [], 0, 0, [0, 0, 0]
     for a in range(0, len(graded), step):
         batch = graded[a : a + step]
         t = pad(batch, length, special, model.device)
         streams = model.trunk(t)
         hidden = model.head(streams).view(len(batch), length, -1)
-        guesses = [g.tolist() for g in drafted(model, streams, t)]
+        guesses = [g.tolist() for g in drafted(model, streams, t)] if drafts_too else []
         for i, ids in enumerate(batch):
             start, end = rows.span(ids, special)
             best = model.logits(hidden[i, start - 1 : end - 1]).argmax(-1)
             hit = best == t[i, start:end]
             exact.append(bool(hit.all()))
             right, tokens = right + int(hit.sum()), tokens + end - start
-            counted = accepted([g[i] for g in guesses], best.tolist(), start, end)
-            drafts = [x + y for x, y in zip(drafts, counted)]
+            if special["dsml"] in ids[start:end]:
+                calls.append(well_formed(ids[start:end], best.tolist(), special, ends))
+            if drafts_too:
+                counted = accepted([g[i] for g in guesses], best.tolist(), start, end)
+                drafts = [x + y for x, y in zip(drafts, counted)]
     return {
         "n": len(exact),
+        "calls": len(calls),
+        "formed": sum(calls),
         "exact": sum(exact) / len(exact),
         "token": right / tokens,
         "draft": drafts[1] / max(drafts[2], 1),
@@ -122,7 +139,7 @@ def frozen(path, encoder):
         return {name: [encoder(t) for t in texts] for name, texts in json.load(f).items()}
 
 
-def evaluate(folder, out, path=None, free=True, say=print, **chosen):
+def evaluate(folder, out, path=None, free=True, drafts=True, say=print, **chosen):
     """Score the model in `folder` on the held-out sets, or on the frozen rows, and write the results."""
     device, started = "cuda" if torch.cuda.device_count() else "cpu", time.time()
     torch.backends.cuda.matmul.allow_tf32 = True
@@ -134,10 +151,14 @@ def evaluate(folder, out, path=None, free=True, say=print, **chosen):
     say(f"{len(graded)} sets in {time.time() - started:.0f} s")
     model = export.load(folder, device)
     model.shadow(False)
+    with open(words) as f:
+        ends = {i for text, i in json.load(f)["model"]["vocab"].items() if ">" in text}
     for name, ids in graded.items():
-        s = results["sets"][name] = score(model, ids, special)
+        s = results["sets"][name] = score(model, ids, special, ends, drafts)
         say(
             f"{name:44s} n {s['n']:3d} exact {s['exact']:.3f} token {s['token']:.3f} draft {s['draft']:.3f} length {s['length']:.2f}"
+            + (f" calls well-formed {s['formed']} of {s['calls']}" if s["calls"] else ""),
+            flush=True,
         )
     if free:
         results["free"] = free_chats(model, encoder, decode, special)
@@ -159,10 +180,13 @@ def main():
     p.add_argument("--only", default="", help="sets with this in their names")
     p.add_argument("--longest", type=int, default=1 << 20, help="sets of at most so many tokens")
     p.add_argument("--needles", nargs="*", default=[], metavar="LENGTH:ROWS", help="rows of each depth, by length")
+    p.add_argument("--times", type=int, default=1, help="so many times the rows of every set that is no needle's")
+    p.add_argument("--no-drafts", action="store_true", help="without the draft block, in two thirds of the time")
     p.add_argument("--no-free", action="store_true", help="without the hand-written chats")
     a = p.parse_args()
     needles = tuple(tuple(map(int, x.split(":"))) for x in a.needles) or evalsets.NEEDLES
-    evaluate(a.model, a.out, a.rows, not a.no_free, only=a.only, longest=a.longest, needles=needles)
+    chosen = {"only": a.only, "longest": a.longest, "needles": needles, "times": a.times}
+    evaluate(a.model, a.out, a.rows, not a.no_free, not a.no_drafts, **chosen)
 
 
 if __name__ == "__main__":
