@@ -201,6 +201,7 @@
 /* ---- models ---------------------------------------------------------------------------------- */
 #define MODEL_SOCK        "/run/v4box/models.sock"
 #define MODEL_NAME_CHARS  63            /* what a setting holds */
+#define MODEL_BLOCK_BYTES 4096          /* of its file system, as tools/disk.sh makes it */
 #define MODEL_SPARE_BYTES (1024 * 1024) /* of tables, beside what the files take */
 #define MODEL_SYNC_LEAVES 64            /* what a power cut may take: 64 MiB */
 #define MODEL_RUNS_MAX    64            /* of an answer: a sender asks again behind them */

@@ -45,7 +45,7 @@ static const struct command COMMANDS[] = {
     {"tls", TARGET_TLS, ROLE_ADMIN, "- status show", false, "install",
      "status | show | reset [NAME ...]", "the certificate; ssh BOX tls install <FILE takes one"},
     {"model", TARGET_MODELS, ROLE_ADMIN, "- list missing verify", false, "receive",
-     "list | missing NAME | finish NAME | verify NAME | use NAME [--try] | delete NAME",
+     "list | grow | missing NAME | finish NAME | verify NAME | use NAME [--try] | delete NAME",
      "what may serve; tools/send_model.py sends one"},
     {"update", TARGET_UPDATER, ROLE_ADMIN, "status", false, "",
      "status | fetch http://ADDRESS/FILE | usb",

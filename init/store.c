@@ -201,8 +201,11 @@ static bool has_room(const struct store *s, struct text *said, const char *name)
     uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (free_bytes >= s->leaves.bytes + MODEL_SPARE_BYTES)
         return true;
-    text_printf(said, "%s: it takes %.3f GB, and %.3f GB are free", name,
-                (double)s->leaves.bytes / GB, (double)free_bytes / GB);
+    text_printf(
+        said,
+        "%s: it takes %.3f GB, and %.3f GB are free; `model grow` takes the rest of the disk, "
+        "`model delete` removes one",
+        name, (double)s->leaves.bytes / GB, (double)free_bytes / GB);
     return false;
 }
 

@@ -55,7 +55,8 @@ fill_fat() { # FILE
 # debugfs writes files one by one; only so the times are ours (mke2fs -d keeps each ctime).
 fill_models() { # FILE
     local name
-    mke2fs -q -F -t ext4 -b 4096 -O ^orphan_file,^metadata_csum_seed -m 0 -L models \
+    # A model has few and large files, and the partition may grow a thousandfold: few inodes a group.
+    mke2fs -q -F -t ext4 -b 4096 -N 256 -O ^orphan_file,^metadata_csum_seed -m 0 -L models \
         -U "$(uuid_of models)" -E "hash_seed=$(uuid_of hash),lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0" "$1"
     (
         cd "$MODELS"

@@ -110,6 +110,11 @@ def takes_leaves(box):
         "0" * 64, 60 * MIB, hashlib.sha256(leaves.encode()).hexdigest(), len(leaves), leaves)
     out = model(box, "receive", "big", stdin=big.encode(), good=False)
     require("it takes 0.063 GB, and" in out, "a model that does not fit: %r" % out)
+    grown = model(box, "grow")
+    free = re.search(r"partition has (\d+)\.\d+ GB; (\d+)\.\d+ GB are free", grown)
+    require(free and int(free.group(1)) == 214 and int(free.group(2)) > 200, "grow says %r" % grown)
+    equal(model(box, "grow"), grown, "grow, a second time")
+    equal(tool("sfdisk", "--verify", DISK).returncode, 0, "exit code of sfdisk --verify after growing")
     listed = model(box, "list")
     require(re.search(r"demo +\d.* serves", listed) and "on its way: 4 of 6" in listed, "list: %r" % listed)
     require(re.search(r"other +0\.004 GB", listed) and "attached disk" in listed, "list: %r" % listed)
@@ -121,7 +126,7 @@ def takes_leaves(box):
 def goes_on(box):
     """After a power cut: what was taken is there, the rest is sent, and what is no model goes back."""
     listed = model(box, "list")
-    require("on its way: 4 of 6" in listed, "after the cut: %r" % listed)
+    require("on its way: 4 of 6" in listed and re.search(r"2\d\d\.\d+ GB are free", listed), "after the cut: %r" % listed)
     done = subprocess.run(sender(box, THING, "thing"), capture_output=True, text=True, timeout=SENT_S)
     require(done.returncode == 0 and "read back and good" in done.stdout, "sender: %r" % (done,))
     box.wait_healthy()
@@ -145,6 +150,7 @@ def in_test():
     make_thing()
     make_more({"other": THING})
     fresh_disk()
+    os.truncate(DISK, 200 << 30)  # the disk of a machine is larger than the image
     with start("models", "--more", MORE) as box:
         at_prompt(box)
         good = tap.check("models: leaves are taken, checked, and what is wrong is refused", takes_leaves, box)
