@@ -312,7 +312,7 @@
 #define LEAF_BYTES 1048576
 /* A line for each: 512 GiB; the largest known model has 170 GB. */
 #define LEAVES_MAX (1 << 19)
-/* Threads that check a model while it loads: one hashes 0.4 GB/s, NVMe reads 7. */
+/* Threads that check a model while it loads: one hashes 0.2 to 0.4 GB/s, NVMe reads 7. */
 #define LEAVES_THREADS_MAX 16
 
 /* ---- the commands that look into the network ------------------------------------------------- */
