@@ -108,7 +108,7 @@
 #define STREAM_AHEAD_BYTES 4096
 /* Tokens of a timeline unless --context says otherwise: the embedded model finds needles in 32,768
  * tokens, and an answer of the usual limit (4,096) fits behind them.  Memory is touched as it
- * fills: about 2 KiB a token on that model. */
+ * fills: about 0.5 KiB a token on that model, 2 KiB under `reference`. */
 #define CONTEXT_DEFAULT 36864
 /* Timelines unless --sessions says otherwise: a harness opens two at once (title and turn), and one
  * more client should not evict them. */
@@ -173,7 +173,8 @@
 #define LOG_LINE_BYTES 512
 
 /* ---- serving --------------------------------------------------------------------------------- */
-/* Timelines in flight; each one reserves its whole context. */
+/* Timelines in flight; each one reserves its whole context, in float32, and touches what its
+ * profile leaves. */
 #define SESSIONS_MAX 32
 /* Requests that may wait: beyond it a client is better told to come back. */
 #define QUEUE_MAX 1024
@@ -207,8 +208,9 @@
 #define DRAFT_MEMORY 16
 /* Tokens after which a timeline that stopped guessing tries again: costs it at most 1 in 32. */
 #define DRAFT_RETRY 32
-/* The prefix cache unless told otherwise: of the embedded model 35 ends of prefixes (1.8 MiB each)
- * and the entries of 34,000 tokens, more than one full context, in a box of 1 GiB. */
+/* The prefix cache unless told otherwise: of the embedded model, under a profile that packs its
+ * entries, 132 ends of prefixes (0.5 MiB each) and the entries of 135,000 tokens, more than three
+ * full contexts, in a box of 1 GiB. */
 #define PREFIX_BYTES_DEFAULT (128 << 20)
 /* Key of the file that it is kept in: XChaCha20-Poly1305. */
 #define PREFIX_FILE_KEY_BYTES 32

@@ -140,7 +140,9 @@ struct engine_stats {
     int32_t prefix_blocks, prefix_tails; /* held by the prefix cache (engine/model/prefix.h) */
     int32_t prefix_blocks_max, prefix_tails_max; /* that it has room for */
     uint64_t prefix_evicted;
-    bool prefix_file;              /* one was named: engine_save has where to write to */
+    uint64_t prefix_bytes, prefix_bytes_max; /* of both, as their profiles make them */
+    uint64_t session_bytes; /* of a timeline whose context is full, under the engine's profile */
+    bool prefix_file;       /* one was named: engine_save has where to write to */
     int32_t prefix_saved_blocks;   /* the last engine_save wrote */
     int64_t prefix_saved_s;        /* when that was, since the epoch; 0: never */
     uint64_t drafts, drafts_right; /* tokens guessed ahead, and those that were right */

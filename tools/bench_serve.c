@@ -8,6 +8,8 @@
 
 #include "config/limits.h"
 #include "engine/base/json.h"
+#include "engine/model/config.h"
+#include "engine/model/network.h"
 #include "kernels/check.h"
 
 #include <pthread.h>
@@ -15,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define CONTEXT      4096
 #define ROUNDS       3
@@ -206,8 +209,9 @@ static void bench_cached(const char *dir, int threads)
         cold = b < cold ? b : cold;
     }
     printf("{\"bench\": \"second turn\", \"prompt\": %d, \"reused\": %d, \"cold_ms\": %.1f, "
-           "\"cached_ms\": %.1f, \"times_faster\": %.1f}\n",
-           LONG_PROMPT + NEXT_TURN, reused, 1e3 * cold, 1e3 * cached, cold / cached);
+           "\"cached_ms\": %.1f, \"times_faster\": %.1f, \"prefill_tokens_s\": %.0f}\n",
+           LONG_PROMPT + NEXT_TURN, reused, 1e3 * cold, 1e3 * cached, cold / cached,
+           (LONG_PROMPT + NEXT_TURN) / cold);
     fflush(stdout);
     engine_destroy(engine);
 }
@@ -236,6 +240,65 @@ static void bench_mixed(const char *dir, int threads)
     engine_destroy(engine);
 }
 
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static double resident_bytes(void)
+{
+    unsigned long long pages[2] = {0};
+    FILE *file = fopen("/proc/self/statm", "r");
+    ASSERT(file != NULL && fscanf(file, "%llu %llu", &pages[0], &pages[1]) == 2);
+    fclose(file);
+    return (double)pages[1] * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* What a timeline grows by with each token, and what it takes however short it is. */
+static void print_state(const struct model *model, const struct profile *profile)
+{
+    enum { FEW = 1 << 17, MANY = 1 << 18 };
+    double few = (double)sequence_bytes_under(model, profile, FEW);
+    double a_token = ((double)sequence_bytes_under(model, profile, MANY) - few) / (MANY - FEW);
+    printf("{\"bench\": \"memory\", \"shape\": \"%s\", \"profile\": \"%s\", "
+           "\"bytes_a_token\": %.1f, \"fixed_bytes\": %.0f, \"prefix_block_bytes\": %llu, "
+           "\"prefix_tail_bytes\": %llu}\n",
+           model->config->name, profile->name, a_token, few - a_token * FEW,
+           (unsigned long long)snapshot_block_bytes(model, profile),
+           (unsigned long long)snapshot_tail_bytes(model, profile));
+}
+
+/* A session's state by the plan, of this model and of the published one, and what the second of two
+ * equal sessions really makes resident: the first one has touched what they share. */
+static void bench_memory(const char *dir, int threads)
+{
+    const struct profile *official = profile_builtin_at(PROFILE_OFFICIAL);
+    struct model shape = {.packs = true};
+    for (size_t i = 0; i < MODEL_CONFIG_COUNT; i++) {
+        shape.config = &MODEL_CONFIGS[i];
+        if (strcmp(shape.config->name, "flash") != 0 && strcmp(shape.config->name, "demo") != 0)
+            continue;
+        print_state(&shape, official);
+        print_state(&shape, profile_builtin_at(PROFILE_REFERENCE));
+        if (strcmp(shape.config->name, "demo") != 0)
+            continue;
+        struct engine *engine = start(dir, threads, 2, 0);
+        double resident[2];
+        int32_t none;
+        for (uint32_t session = 0; session < 2; session++) {
+            double before = resident_bytes();
+            first_token(engine, text(engine, 30 + session), LONG_PROMPT, session + 1, &none);
+            resident[session] = resident_bytes() - before;
+        }
+        printf(
+            "{\"bench\": \"session\", \"prompt\": %d, \"resident_bytes\": %.0f, "
+            "\"planned_bytes\": %llu, \"cache_bytes\": %llu}\n",
+            LONG_PROMPT, resident[1],
+            (unsigned long long)sequence_bytes_under(&shape, official, LONG_PROMPT),
+            (unsigned long long)(LONG_PROMPT / SNAPSHOT_TOKENS) *
+                (snapshot_block_bytes(&shape, official) + snapshot_tail_bytes(&shape, official)));
+        engine_destroy(engine);
+    }
+    fflush(stdout);
+}
+
 struct prompts {
     int32_t ids[PROMPTS_MAX][CONTEXT], n_ids[PROMPTS_MAX], n;
 };
@@ -256,21 +319,22 @@ static int32_t answer_all(struct engine *engine, const struct prompts *p, struct
 
 /* One conversation at a time, with and without guesses: the case that they are for.  All but the
  * first round find the prompts in the prefix cache, so that most of the time is decoding. */
-static void bench_draft(const char *dir, const struct prompts *prompts, int threads)
+static void bench_draft(const char *dir, const struct prompts *prompts, int threads, int32_t depth)
 {
-    struct engine *engines[2] = {start(dir, threads, 1, 0), start(dir, threads, 1, 1)};
+    struct engine *engines[2] = {start(dir, threads, 1, 0), start(dir, threads, 1, depth)};
     struct spent best[2] = {{1e9, 1e9}, {1e9, 1e9}};
     int32_t tokens = 0;
     for (int round = 0; round < 2 * ROUNDS; round++)
         tokens = answer_all(engines[round % 2], prompts, &best[round % 2]);
     struct engine_stats stats;
     engine_stats_get(engines[1], &stats);
-    printf("{\"bench\": \"draft\", \"threads\": %d, \"tokens\": %d, \"right\": %.2f, "
-           "\"tokens_s_without\": %.0f, \"tokens_s_with\": %.0f, \"times_faster\": %.2f, "
-           "\"times_faster_cpu\": %.2f}\n",
-           threads, tokens, (double)stats.drafts_right / (double)stats.drafts,
-           tokens / best[0].wall, tokens / best[1].wall, best[0].wall / best[1].wall,
-           best[0].cpu / best[1].cpu);
+    printf(
+        "{\"bench\": \"draft\", \"depth\": %d, \"threads\": %d, \"tokens\": %d, \"right\": %.2f, "
+        "\"tokens_s_without\": %.0f, \"tokens_s_with\": %.0f, \"times_faster\": %.2f, "
+        "\"times_faster_cpu\": %.2f}\n",
+        (int)depth, threads, tokens, (double)stats.drafts_right / (double)stats.drafts,
+        tokens / best[0].wall, tokens / best[1].wall, best[0].wall / best[1].wall,
+        best[0].cpu / best[1].cpu);
     fflush(stdout);
     engine_destroy(engines[0]);
     engine_destroy(engines[1]);
@@ -315,10 +379,13 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_serve: %s\n", err.text);
         return status_exit_code(status);
     }
-    for (int n = 1; n <= threads; n *= 2)
-        bench_draft(argv[1], &prompts, n);
-    for (int n = 1; n <= threads; n *= 2)
+    bench_memory(argv[1], threads);
+    /* One thread, and all of them: three minutes hold no more. */
+    for (int n = 1; n <= threads; n = n == threads ? n + 1 : threads) {
+        for (int32_t depth = 1; depth <= DRAFT_DEPTH_MAX; depth++)
+            bench_draft(argv[1], &prompts, n, depth);
         bench_batch(argv[1], n);
+    }
     bench_cached(argv[1], threads);
     bench_mixed(argv[1], threads);
     return 0;

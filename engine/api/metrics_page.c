@@ -43,6 +43,8 @@ void api_metrics_dump(void *user, struct buf *out)
                                     .answer_tokens = engine.answer_tokens,
                                     .steps = engine.steps,
                                     .prefix_blocks = (uint64_t)engine.prefix_blocks,
+                                    .prefix_bytes = engine.prefix_bytes,
+                                    .session_bytes = engine.session_bytes,
                                     .prefix_tails = (uint64_t)engine.prefix_tails,
                                     .prefix_evicted = engine.prefix_evicted,
                                     .drafts = engine.drafts,

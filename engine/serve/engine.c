@@ -610,6 +610,7 @@ void engine_stats_get(struct engine *e, struct engine_stats *out)
 {
     pthread_mutex_lock(&e->lock);
     *out = e->stats;
+    out->session_bytes = sequence_bytes_under(e->model, &e->profile, e->options.context_max);
     pthread_mutex_unlock(&e->lock);
 }
 

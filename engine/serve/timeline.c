@@ -38,6 +38,8 @@ void note_prefixes(struct engine *e)
     e->stats.prefix_blocks_max = stats.blocks_max;
     e->stats.prefix_tails_max = stats.tails_max;
     e->stats.prefix_evicted = stats.evicted;
+    e->stats.prefix_bytes = stats.bytes;
+    e->stats.prefix_bytes_max = stats.bytes_max;
     pthread_mutex_unlock(&e->lock);
 }
 

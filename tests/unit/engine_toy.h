@@ -203,6 +203,13 @@ void sequence_crossover(struct sequence *s, const struct profile *profile)
     s->profile = profile->hash;
 }
 
+uint64_t sequence_bytes_under(const struct model *model, const struct profile *profile,
+                              int32_t tokens)
+{
+    ASSERT(model->alive);
+    return (uint64_t)tokens * (profile->values[ROW_SUM] == SUM_F64 ? 2 : 1);
+}
+
 /* Pieces of the profile that sums in double are as large as two. */
 uint64_t snapshot_block_bytes(const struct model *model, const struct profile *profile)
 {

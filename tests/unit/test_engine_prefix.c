@@ -121,6 +121,10 @@ static void test_eviction(void **state)
     struct engine_stats stats = stats_of(engine);
     assert_true(stats.prefix_evicted > 0);
     assert_in_range(stats.prefix_blocks, 1, 6);
+    assert_int_equal(stats.prefix_bytes,
+                     (stats.prefix_blocks + stats.prefix_tails) * TOY_PIECE_BYTES);
+    assert_int_equal(stats.prefix_bytes_max, 6 * 2 * TOY_PIECE_BYTES);
+    assert_int_equal(stats.session_bytes, CONTEXT);
     assert_in_range(stats.prefix_tails, 1, stats.prefix_blocks);
     assert_int_equal(ask(engine, prompt(3, 1500), 1500, NAMESPACE_A), 0); /* longer than all */
     assert_int_equal(ask(engine, prompt(3, 1500), 1500, NAMESPACE_A), 6 * 128);

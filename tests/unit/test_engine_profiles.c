@@ -121,6 +121,9 @@ static void test_set(void **state)
     assert_int_equal(engine_profile_set(engine, column(1), &err), OK);
     engine_profile_get(engine, &profile);
     assert_true(profile_equal(&profile, column(1)));
+    struct engine_stats stats;
+    engine_stats_get(engine, &stats);
+    assert_int_equal(stats.session_bytes, 2 * CONTEXT); /* that of the one that was set */
     struct client *after = submit(engine, &new);
     toy_release();
     check_answer(before, &old); /* as it began */
