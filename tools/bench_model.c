@@ -170,12 +170,20 @@ static struct rates rates_measure(struct model *model, const struct profile *pro
         sequence_reset(sequence);
         struct moment start = moment();
         for (int at = 0; at < PROMPT_TOKENS; at += STEP_TOKENS_MAX) {
-            struct segment s = {sequence, ids + at, STEP_TOKENS_MAX, logits, NULL, LEG_PREFILL};
+            struct segment s = {.sequence = sequence,
+                                .ids = ids + at,
+                                .n = STEP_TOKENS_MAX,
+                                .logits_last = logits,
+                                .leg = LEG_PREFILL};
             model_step(model, profile, &s, 1);
         }
         struct moment middle = moment();
         for (int at = PROMPT_TOKENS; at < PROMPT_TOKENS + DECODE_TOKENS; at++) {
-            struct segment s = {sequence, ids + at, 1, logits, NULL, LEG_DECODE};
+            struct segment s = {.sequence = sequence,
+                                .ids = ids + at,
+                                .n = 1,
+                                .logits_last = logits,
+                                .leg = LEG_DECODE};
             model_step(model, profile, &s, 1);
         }
         struct moment end = moment();
