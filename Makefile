@@ -133,7 +133,7 @@ NVFLAGS := -std=c++20 -O3 -I. -fmad=false -Werror all-warnings -Xptxas -v \
 CFLAGS_GPU := $(CFLAGS_ALL) -O2 -g -ffunction-sections -fdata-sections
 CUDA_SRC := $(wildcard kernels/cuda/*.cu)
 WORKER_SRC := $(wildcard kernels/worker/*.c)
-GPU_PROGRAMS := build/worker build/gpu/ops build/gpu/bench
+GPU_PROGRAMS := build/worker build/gpu/ops build/gpu/bench build/gpu/ranks
 gpu: $(if $(NVCC),$(GPU_PROGRAMS)) ## build the worker and its tests, if CUDA's nvcc is there
 	@$(if $(NVCC),,echo "skipped: no nvcc")
 
@@ -156,6 +156,8 @@ LINK_GPU = $(Q)gcc -Wl,--gc-sections $^ -L$(CUDA_LIB) -Wl,-Bstatic -lcudart_stat
 build/worker: $(WORKER_SRC:%.c=build/gpu/%.o) build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 build/gpu/ops: build/gpu/tests/gpu/ops.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 build/gpu/bench: build/gpu/tools/bench_gpu.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
+build/gpu/tools/bench_ranks.o: CFLAGS_GPU += -I$(CUDA_LIB:/lib64=/include)
+build/gpu/ranks: build/gpu/tools/bench_ranks.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 
 # ---- the same with sanitizers, for tests --------------------------------------------------------
 LINK_HOST = $(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -o $@

@@ -327,12 +327,12 @@ struct mtp_join_params {
     float *streams;   /* device [n, HC_MULT, hidden] */
 };
 
-/* Columns of a result that one rank has computed, for all of them. */
+/* Rows of a result of which every rank has computed some columns. */
 struct gather_piece {
-    const float *part;       /* device, this rank's: [n, cols] */
-    int32_t n, at, cols;     /* columns at.. of the whole; cols may be 0 */
-    int32_t width;           /* of the whole */
-    float *whole[RANKS_MAX]; /* device, each rank's: [n, width] */
+    const float *part; /* device, this rank's: [n, its cols] */
+    int32_t n, width;
+    int32_t at[RANKS_MAX], cols[RANKS_MAX]; /* columns at.. of each rank; cols may be 0 */
+    float *whole[RANKS_MAX];                /* device, each rank's: [n, width] */
 };
 
 /* Every rank calls it with the pieces of the same results, in the same order. */

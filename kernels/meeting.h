@@ -10,6 +10,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct meeting;
 
 /** @param limit_ms  of every wait; its end is that of the process
@@ -24,5 +28,9 @@ void meeting_wait(struct meeting *meeting, int32_t rank);
 /** Shows a pointer to the others, who see it behind the next meeting_wait. */
 void meeting_show(struct meeting *meeting, int32_t rank, void *what);
 void *meeting_shown(const struct meeting *meeting, int32_t rank);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -127,7 +127,8 @@ struct job {
 };
 
 struct ranks {
-    struct backend base; /* first */
+    struct backend base;    /* first */
+    struct backend_ops ops; /* OPS, with what the ranks can do */
     struct ranks_plan plan;
     struct ranks_tensor *tensors; /* owns; [plan.n_tensors], ascending */
     struct rank list[RANKS_MAX];
@@ -210,15 +211,18 @@ enum slice_axis ranks_axis(const struct ranks *r, const struct tensor *tensor)
 /* ---- between ranks -------------------------------------------------------------------------- */
 
 size_t rank_piece(const struct rank *rank, struct gather_params *gather, size_t from, int32_t n,
-                  struct slice cols, int32_t width, const float *whole)
+                  int32_t width, int32_t unit, const float *whole)
 {
     ASSERT(gather->n_pieces < LINEAR_OUTS_MAX);
     struct gather_piece *piece = &gather->pieces[gather->n_pieces++];
-    *piece = (struct gather_piece){
-        .part = rank->part + from, .n = n, .at = cols.first, .cols = cols.n, .width = width};
-    for (int32_t r = 0; r < rank->all->plan.ranks; r++)
+    *piece = (struct gather_piece){.part = rank->part + from, .n = n, .width = width};
+    for (int32_t r = 0; r < gather->ranks; r++) {
+        struct slice cols = slice_rows(width, unit, r, gather->ranks);
+        piece->at[r] = cols.first;
+        piece->cols[r] = cols.n;
         piece->whole[r] = whole == NULL ? rank->all->list[r].inner : own_of(rank->all, r, whole);
-    return from + (size_t)n * (size_t)cols.n;
+    }
+    return from + (size_t)n * (size_t)piece->cols[rank->number];
 }
 
 void rank_gather(struct rank *rank, struct gather_params *gather, const struct place *place,
@@ -563,6 +567,7 @@ static bool all_open(struct ranks *r)
             return false;
     }
     on_all(r, meet_on, NULL);
+    r->ops.packs = r->list[0].backend->ops->packs;
     return true;
 }
 
@@ -572,7 +577,8 @@ struct backend *backend_ranks_create(const struct ranks_plan *plan)
     struct ranks *r = calloc(1, sizeof *r);
     if (r == NULL)
         return NULL;
-    r->base.ops = &OPS;
+    r->ops = OPS;
+    r->base.ops = &r->ops;
     r->plan = *plan;
     size_t bytes = (size_t)plan->n_tensors * sizeof *r->tensors;
     ASSERT(pthread_mutex_init(&r->lock, NULL) == 0);

@@ -50,9 +50,9 @@ void rank_linear(struct rank *rank, const void *asked, void *own)
             rows = share_of(rank, w->rows);
             rank->q = p->outs[i].y;
         } else if (axis == SLICE_ROWS) {
-            rows = slice_rows(w->rows, rank->number, n_ranks(rank));
+            rows = slice_rows(w->rows, SLICE_UNIT, rank->number, n_ranks(rank));
             mine->outs[kept].y = rank->part + used;
-            used = rank_piece(rank, &gather, used, p->n, rows, w->rows, p->outs[i].y);
+            used = rank_piece(rank, &gather, used, p->n, w->rows, SLICE_UNIT, p->outs[i].y);
         }
         mine->outs[kept].w = slice_of_tensor(w, rows);
         kept += rows.n > 0;
@@ -100,7 +100,7 @@ void rank_grouped(struct rank *rank, const void *asked, void *own)
     mine->y = rank->part;
     if (groups.n > 0)
         rank->backend->ops->grouped(rank->backend, mine);
-    rank_piece(rank, &gather, 0, p->n, rows, p->w.rows, p->y);
+    rank_piece(rank, &gather, 0, p->n, p->w.rows, p->rank, p->y);
     rank_gather(rank, &gather, &p->place, p->n);
 }
 
@@ -117,8 +117,8 @@ static const struct expert *experts_of(struct rank *rank, const struct experts_p
     table->whole = p->experts;
     table->own = calloc((size_t)n, sizeof *table->own);
     ASSERT(table->own != NULL);
-    struct slice inner = slice_rows(p->inner, rank->number, n_ranks(rank));
-    struct slice hidden = slice_rows(p->hidden, rank->number, n_ranks(rank));
+    struct slice inner = slice_rows(p->inner, SLICE_UNIT, rank->number, n_ranks(rank));
+    struct slice hidden = slice_rows(p->hidden, SLICE_UNIT, rank->number, n_ranks(rank));
     for (int32_t e = 0; e < n; e++)
         table->own[e] = (struct expert){slice_of_tensor(&p->experts[e].w1, inner),
                                         slice_of_tensor(&p->experts[e].w2, hidden),
@@ -131,8 +131,8 @@ void rank_experts(struct rank *rank, const void *asked, void *own)
 {
     const struct experts_params *p = asked;
     struct experts_params *mine = own;
-    struct slice inner = slice_rows(p->inner, rank->number, n_ranks(rank));
-    struct slice hidden = slice_rows(p->hidden, rank->number, n_ranks(rank));
+    struct slice inner = slice_rows(p->inner, SLICE_UNIT, rank->number, n_ranks(rank));
+    struct slice hidden = slice_rows(p->hidden, SLICE_UNIT, rank->number, n_ranks(rank));
     struct gather_params first = gather_of(rank), second = gather_of(rank);
     mine->experts = experts_of(rank, p);
     mine->half = EXPERTS_INNER;
@@ -140,7 +140,7 @@ void rank_experts(struct rank *rank, const void *asked, void *own)
     mine->h = rank->part;
     if (inner.n > 0)
         rank->backend->ops->experts(rank->backend, mine);
-    rank_piece(rank, &first, 0, p->n * (p->top + p->n_shared), inner, p->inner, NULL);
+    rank_piece(rank, &first, 0, p->n * (p->top + p->n_shared), p->inner, SLICE_UNIT, NULL);
     rank_gather(rank, &first, &p->place, p->n);
 
     mine->half = EXPERTS_OUTER;
@@ -150,6 +150,6 @@ void rank_experts(struct rank *rank, const void *asked, void *own)
     mine->out = rank->part;
     if (hidden.n > 0)
         rank->backend->ops->experts(rank->backend, mine);
-    rank_piece(rank, &second, 0, p->n, hidden, p->hidden, p->out);
+    rank_piece(rank, &second, 0, p->n, p->hidden, SLICE_UNIT, p->out);
     rank_gather(rank, &second, &p->place, p->n);
 }

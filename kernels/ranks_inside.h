@@ -43,10 +43,12 @@ const struct ranks_plan *ranks_plan(const struct ranks *ranks);
 /** Gives pieces to all ranks: evidence included. */
 void rank_gather(struct rank *rank, struct gather_params *gather, const struct place *place,
                  int32_t n);
-/** One piece more: `cols` columns from `at` on of rows that are `width` wide where callers have
- * them; they come from rank->part + from.  @return from, behind them */
+/** One piece more: rows that are `width` wide where callers have them, shared in units of so many
+ *  columns; this rank's lie in rank->part + from.
+ *  @param whole  NULL: rank->inner of each
+ *  @return from, behind them */
 size_t rank_piece(const struct rank *rank, struct gather_params *gather, size_t from, int32_t n,
-                  struct slice cols, int32_t width, const float *whole);
+                  int32_t width, int32_t unit, const float *whole);
 
 /* `asked`: as callers gave it; `own`: the same with the rank's own pointers, to be changed. */
 void rank_linear(struct rank *rank, const void *asked, void *own);

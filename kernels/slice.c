@@ -51,10 +51,10 @@ struct slice slice_share(int32_t units, int32_t rank, int32_t ranks)
     return (struct slice){first, up(units, rank + 1, ranks) - first};
 }
 
-struct slice slice_rows(int32_t rows, int32_t rank, int32_t ranks)
+struct slice slice_rows(int32_t rows, int32_t unit, int32_t rank, int32_t ranks)
 {
-    struct slice units = slice_share((rows + SLICE_UNIT - 1) / SLICE_UNIT, rank, ranks);
-    int32_t first = units.first * SLICE_UNIT, end = first + units.n * SLICE_UNIT;
+    struct slice units = slice_share((rows + unit - 1) / unit, rank, ranks);
+    int32_t first = units.first * unit, end = first + units.n * unit;
     first = first < rows ? first : rows;
     return (struct slice){first, (end < rows ? end : rows) - first};
 }

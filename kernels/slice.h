@@ -30,8 +30,8 @@ enum slice_axis slice_axis_of(const char *name);
 
 /** Shares of `units` that differ by one at most; those of the first rank are never empty. */
 struct slice slice_share(int32_t units, int32_t rank, int32_t ranks);
-/** A rank's share of so many rows, in units of SLICE_UNIT. */
-struct slice slice_rows(int32_t rows, int32_t rank, int32_t ranks);
+/** A rank's share of so many rows, in units of so many; the last one may be smaller. */
+struct slice slice_rows(int32_t rows, int32_t unit, int32_t rank, int32_t ranks);
 /** Some rows of a tensor: the same bytes, further on.  FP8 is cut at multiples of SLICE_UNIT.
  *  @return data is NULL when there are none */
 struct tensor slice_of_tensor(const struct tensor *whole, struct slice rows);

@@ -6,6 +6,8 @@
 #   link       the static engine, whose steps the worker takes (tests/gpu/link.py)
 #   serve      the static engine serving through the worker, which is lost in every way (tests/serve/worker.py)
 #   bench      the time of every kernel at the published model's size (tools/bench_gpu.c)
+#   tp         ranks: what they take to give each other results, and the same bytes from one rank, several on one GPU
+#              and one on each; then one process of them is killed under load
 #   sanitize   a part of ops under compute-sanitizer: memory, races, barriers
 #
 # Runs programs that `make gpu` built, here or on another machine of the same kind; builds nothing.
@@ -53,12 +55,28 @@ sanitize() {
     done
 }
 
+# A rank on each GPU of this machine; two on the first, and more than there are GPUs.
+ranks() {
+    local cards
+    cards=$(nvidia-smi -L | grep -c '^GPU')
+    local nccl
+    nccl=$("$PYTHON" -c 'import glob, site
+print(*[p.rsplit("/", 1)[0] for s in site.getsitepackages() for p in glob.glob(s + "/nvidia/nccl/lib/libnccl.so.2")][:1])')
+    step tp-bench 60 env LD_LIBRARY_PATH="$nccl" NCCL_NVLS_ENABLE=0 build/gpu/ranks "$cards"
+    cat "$OUT/tp-bench.log"
+    step tp-one-card 100 env CUDA_VISIBLE_DEVICES=0 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --ranks 2 few
+    step tp-cards 150 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --ranks "$cards,8" few
+    step tp-serve 120 "$PYTHON" tests/serve/worker.py --worker build/worker --ranks "$cards" chat killed
+    grep -h '^# computes\|^ranks:' "$OUT"/tp-*.log | sort | uniq -c
+}
+
 for name in ${*:-ops golden link serve sanitize bench}; do
     case $name in
     ops) step ops 200 build/gpu/ops ;;
     golden) step golden 300 "$PYTHON" tests/gpu/golden.py --engine build/worker ;;
     link) step link 200 "$PYTHON" tests/gpu/link.py ;;
     serve) step serve 200 "$PYTHON" tests/serve/worker.py --worker build/worker chat killed hung load ;;
+    tp) ranks ;;
     sanitize) sanitize ;;
     bench)
         step bench 200 build/gpu/bench

@@ -15,11 +15,12 @@ void cpu_meet(struct backend *base, struct meeting *meeting, int32_t rank)
     b->rank = rank;
 }
 
-static void push(const struct gather_piece *piece, float *whole)
+static void push(const struct gather_piece *piece, int32_t rank, float *whole)
 {
+    int64_t cols = piece->cols[rank];
     for (int64_t t = 0; t < piece->n; t++)
-        memcpy(whole + t * piece->width + piece->at, piece->part + t * piece->cols,
-               (size_t)piece->cols * sizeof *whole);
+        memcpy(whole + t * piece->width + piece->at[rank], piece->part + t * cols,
+               (size_t)cols * sizeof *whole);
 }
 
 void cpu_gather(struct backend *base, const struct gather_params *p)
@@ -29,7 +30,7 @@ void cpu_gather(struct backend *base, const struct gather_params *p)
     meeting_wait(b->meeting, b->rank);
     for (int32_t i = 0; i < p->n_pieces; i++) {
         for (int32_t r = 0; r < p->ranks; r++)
-            push(&p->pieces[i], p->pieces[i].whole[r]);
+            push(&p->pieces[i], p->rank, p->pieces[i].whole[r]);
     }
     meeting_wait(b->meeting, b->rank);
 }

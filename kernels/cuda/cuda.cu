@@ -1,5 +1,5 @@
 /* The CUDA backend as an object: the device, scratch memory, plain memory, the table, the timer. */
-#include "kernels/cuda/ops.cuh"
+#include "kernels/cuda/peers.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +50,7 @@ static void download(struct backend *base, void *host, const void *device, size_
     cudaStream_t stream = cuda_of(base)->stream;
     CUDA_CHECK(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream));
     CUDA_CHECK(cudaStreamSynchronize(stream));
+    peers_check(cuda_of(base)->peers);
 }
 
 static void copy(struct backend *base, void *device_to, const void *device_from, size_t bytes)
@@ -66,6 +67,7 @@ static void destroy(struct backend *base)
         return;
     struct cuda_backend *b = cuda_of(base);
     CUDA_CHECK(cudaStreamSynchronize(b->stream));
+    peers_destroy(b->peers);
     weight_map_destroy(b->weights);
     CUDA_CHECK(cudaFree(b->scratch));
     CUDA_CHECK(cudaStreamDestroy(b->stream));
@@ -111,6 +113,8 @@ static const struct backend_ops OPS = {
     .route = cuda_route,
     .experts = cuda_experts,
     .mtp_join = cuda_mtp_join,
+    .meet = cuda_meet,
+    .gather = cuda_gather,
     .witness_read = witness_read,
 };
 
@@ -169,6 +173,12 @@ static bool device_fits(int device, struct cuda_backend *b)
         return false;
     snprintf(b->variant, sizeof b->variant, "cuda sm_%d%d", prop.major, prop.minor);
     return (prop.major == 9 && prop.minor == 0) || prop.major == 12;
+}
+
+int backend_cuda_devices(void)
+{
+    int n = 0;
+    return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
 }
 
 struct backend *backend_cuda_create(int device, const struct backend_limits *limits,

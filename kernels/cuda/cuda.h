@@ -14,7 +14,10 @@
 extern "C" {
 #endif
 
-/** A backend on GPU number `device`, all scratch memory taken.
+/** GPUs of this machine; 0 without a driver. */
+int backend_cuda_devices(void);
+
+/** A backend on GPU number `device`, all scratch memory taken; for the thread that calls.
  *  @own  ops->destroy
  *  @return NULL with a reason: no such GPU, none that the kernels were built for, no memory */
 struct backend *backend_cuda_create(int device, const struct backend_limits *limits,

@@ -240,20 +240,17 @@ static int32_t item_entries(int32_t n_entries, int32_t experts)
     return average <= 6 ? 8 : average <= 12 ? 16 : 32;
 }
 
-void cuda_experts(struct backend *base, const struct experts_params *p)
-{
-    struct cuda_backend *b = cuda_of(base);
-    int32_t width = p->top + p->n_shared, experts = p->n_routed + p->n_shared;
-    ASSERT(width <= b->limits.top && width <= TOP_EXPERTS_MAX + 1 && experts <= SORT_THREADS);
-    ASSERT(p->n <= b->limits.tokens && p->inner <= b->limits.inner);
-    ASSERT(p->inner % CHUNK == 0 && p->hidden % CHUNK == 0);
-    ASSERT(p->n * p->top <= CHOICES_MAX);
-    int32_t n = p->n * width, per_item = item_entries(n, experts);
-    bool one = p->n == 1; /* its entries are in order */
-    if (!one)
-        sort_run(b, p, per_item);
+/* What both halves know. */
+struct layer {
+    int32_t n; /* entries */
+    bool one;  /* token: its entries are in order */
+    struct testimony say;
+    struct expert_products products;
+};
 
-    struct testimony say = testimony_of(b, &p->place, p->n);
+/* x to gate and up. */
+static void first_products(struct cuda_backend *b, const struct experts_params *p, struct layer *l)
+{
     struct prepare in = {.x = p->x,
                          .rows = 2 * p->n,
                          .x_rows = p->n,
@@ -266,39 +263,69 @@ void cuda_experts(struct backend *base, const struct experts_params *p)
     in.rounded = p->precise ? b->rounded : NULL;
     in.half = p->precise ? NULL : &b->half;
     prepare_run(b, &in);
-    struct expert_products products = {
-        weight_experts(b, p->experts, experts), n, experts, p->inner, p->hidden, per_item};
-    products.chosen = one ? p->chosen : NULL, products.top = p->top;
-    products.n_routed = p->n_routed;
-    products.precise = p->precise, products.round = p->round_out, products.say = say;
-    expert_products_run(b, &products);
+    l->products.rows = p->inner, l->products.cols = p->hidden;
+    expert_products_run(b, &l->products);
+}
 
-    struct prepare mid = {.x = b->gate,
-                          .up = b->up,
-                          .weight = one ? p->weights : b->entry_weight,
+/* SwiGLU of gate and up, or what it has left in h, rounded for the second products; or SwiGLU
+ * alone, into h. */
+static void middle(struct cuda_backend *b, const struct experts_params *p, const struct layer *l)
+{
+    bool inner = p->half == EXPERTS_INNER, outer = p->half == EXPERTS_OUTER;
+    struct prepare mid = {.x = outer ? p->h : b->gate,
+                          .up = outer ? NULL : b->up,
+                          .weight = l->one ? p->weights : b->entry_weight,
                           .limit = p->limit,
-                          .rows = n,
-                          .x_rows = n,
+                          .rows = l->n,
+                          .x_rows = l->n,
                           .cols = p->inner,
                           .other = p->n * p->top,
                           .round_mid = p->round_out,
-                          .round_in = p->round_in,
-                          .round_other = p->round_shared,
-                          .in_row = ROW_MOE_EXPERTS,
-                          .other_row = ROW_DENSE_LINEAR,
-                          .say = say,
+                          .round_in = inner ? ROUND_NONE : p->round_in,
+                          .round_other = inner ? ROUND_NONE : p->round_shared,
+                          .in_row = inner ? SAY_NOTHING : ROW_MOE_EXPERTS,
+                          .other_row = inner ? SAY_NOTHING : ROW_DENSE_LINEAR,
+                          .say = l->say,
                           .precise = p->precise};
-    mid.rounded = in.rounded, mid.half = in.half;
+    mid.rounded = inner ? p->h : p->precise ? b->rounded : NULL;
+    mid.half = inner || p->precise ? NULL : &b->half;
     prepare_run(b, &mid);
-    products.rows = p->hidden, products.cols = p->inner, products.second = true;
-    expert_products_run(b, &products);
+}
 
+/* Rows that are ready to out. */
+static void second_products(struct cuda_backend *b, const struct experts_params *p, struct layer *l)
+{
+    l->products.rows = p->hidden, l->products.cols = p->inner, l->products.second = true;
+    expert_products_run(b, &l->products);
     dim3 grid((unsigned)(p->hidden / CHUNK), (unsigned)p->n);
-    const int32_t *entry_of = one ? NULL : b->entry_of;
+    const int32_t *entry_of = l->one ? NULL : b->entry_of;
     if (p->precise)
         launch(b->stream, "sum_tokens", sum_tokens<double>, grid, WARP, 0, b->down, entry_of, *p,
-               say);
+               l->say);
     else
         launch(b->stream, "sum_tokens", sum_tokens<float>, grid, WARP, 0, b->down, entry_of, *p,
-               say);
+               l->say);
+}
+
+void cuda_experts(struct backend *base, const struct experts_params *p)
+{
+    struct cuda_backend *b = cuda_of(base);
+    int32_t width = p->top + p->n_shared, experts = p->n_routed + p->n_shared;
+    ASSERT(width <= b->limits.top && width <= TOP_EXPERTS_MAX + 1 && experts <= SORT_THREADS);
+    ASSERT(p->n <= b->limits.tokens && p->inner <= b->limits.inner);
+    ASSERT(p->inner % CHUNK == 0 && p->hidden % CHUNK == 0);
+    ASSERT(p->n * p->top <= CHOICES_MAX && (p->half == EXPERTS_WHOLE) == (p->h == NULL));
+    struct layer l = {p->n * width, p->n == 1, testimony_of(b, &p->place, p->n), {}};
+    int32_t per_item = item_entries(l.n, experts);
+    if (!l.one)
+        sort_run(b, p, per_item);
+    l.products = {weight_experts(b, p->experts, experts), l.n, experts, 0, 0, per_item};
+    l.products.chosen = l.one ? p->chosen : NULL, l.products.top = p->top;
+    l.products.n_routed = p->n_routed;
+    l.products.precise = p->precise, l.products.round = p->round_out, l.products.say = l.say;
+    if (p->half != EXPERTS_OUTER)
+        first_products(b, p, &l);
+    middle(b, p, &l);
+    if (p->half != EXPERTS_INNER)
+        second_products(b, p, &l);
 }

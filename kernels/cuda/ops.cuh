@@ -62,6 +62,7 @@ struct cuda_backend {
     cudaStream_t stream;
     char variant[64];
     struct weight_map *weights;    /* owns */
+    struct peers *peers;           /* owns; NULL: this is no rank of several */
     struct witness_table *witness; /* in scratch */
 
     void *scratch;               /* owns (device); everything below lies in it */

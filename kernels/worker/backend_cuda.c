@@ -1,4 +1,5 @@
-/* The worker computes on the first GPU that its driver shows. */
+/* The worker computes on the GPUs that its driver shows: a rank on each, or, when there are fewer,
+ * all on the first. */
 #include "engine/model/network.h"
 #include "kernels/cuda/cuda.h"
 
@@ -8,11 +9,10 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
 {
     if (options->isa != ISA_AUTO || options->threads != 0)
         return error_set(err, ERR_USAGE, "--isa, --threads: the worker computes on a GPU");
-    if (options->ranks > 1 || rank != 0)
-        return error_set(err, ERR_USAGE, "--ranks: this worker computes on one GPU");
+    int device = backend_cuda_devices() < options->ranks ? 0 : rank;
     const char *reason;
-    *out = backend_cuda_create(0, limits, &reason);
+    *out = backend_cuda_create(device, limits, &reason);
     if (*out == NULL)
-        return error_set(err, ERR_CAPACITY, "GPU 0: %s", reason);
+        return error_set(err, ERR_CAPACITY, "GPU %d: %s", device, reason);
     return OK;
 }

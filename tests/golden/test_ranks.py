@@ -1,9 +1,10 @@
 """Ranks: however many compute one network together, the engine prints the same bytes.
 
-    test_ranks.py [--engine FILE] [--synth FILE] [GROUP...]
+    test_ranks.py [--ranks N,N..] [--engine FILE] [--synth FILE] [GROUP...]
 
 ranks      every kind of layer, ratios and slices of uneven sizes, NVFP4 too, by 1 to 8 ranks: bytes of one alone
 worker     the same through a worker that has ranks
+few        each network under its first profile, by as many as --ranks says; only when it is named: for GPUs
 contract   a number of ranks that there is not is refused
 controls   the comparison notices another token and other profile
 
@@ -32,14 +33,23 @@ def printed(engine, network, profile, *flags, turn=0):
     return engine.logits_bytes(model, ids, profile, "--positions", at, "--draft", "--decode-from", n - 9, *flags)
 
 
+def same(engine, network, profile, numbers):
+    alone = printed(engine, network, profile)
+    different = [r for r in numbers if printed(engine, network, profile, "--ranks", r) != alone]
+    tap.check(not different, f"{network[0]}, {profile}: the same bytes from {', '.join(map(str, numbers))} ranks")
+    if different:
+        tap.note(f"{different} ranks differ from one")
+
+
 def group_ranks(engine):
     for network in NETWORKS:
         for profile in network[-1]:
-            alone = printed(engine, network, profile)
-            different = [r for r in RANKS if printed(engine, network, profile, "--ranks", r) != alone]
-            tap.check(not different, f"{network[0]}, {profile}: the same bytes from {', '.join(map(str, RANKS))} ranks")
-            if different:
-                tap.note(f"{different} ranks differ from one")
+            same(engine, network, profile, RANKS)
+
+
+def group_few(engine):
+    for network in NETWORKS:
+        same(engine, network, network[-1][0], RANKS)
 
 
 def group_worker(engine):
@@ -65,7 +75,12 @@ def group_controls(engine):
     tap.check(printed(engine, network, "reference", "--ranks", 2) != alone, "control: another profile prints other bytes")
 
 
-GROUPS = {"ranks": group_ranks, "worker": group_worker, "contract": group_contract, "controls": group_controls}
+GROUPS = {"ranks": group_ranks, "worker": group_worker, "contract": group_contract, "controls": group_controls,
+          "few": group_few}
+if "--ranks" in sys.argv:
+    at = sys.argv.index("--ranks")
+    RANKS = tuple(map(int, sys.argv[at + 1].split(",")))
+    del sys.argv[at:at + 2]
 ENGINE, CHOSEN = arguments(GROUPS)
 for name in CHOSEN:
     GROUPS[name](ENGINE)

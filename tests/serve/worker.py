@@ -1,5 +1,5 @@
 """`engine serve --worker PROGRAM` over HTTP: what another process computes is what this one would, and what becomes of
-clients when it is lost.  worker.py [--worker PROGRAM] [--model DIR] [GROUP...]
+clients when it is lost.  worker.py [--worker PROGRAM] [--ranks N] [--model DIR] [GROUP...]
 
 chat     a conversation by curl, as a person would have it
 same     answers, prefix reuse, guesses and the proof of a profile equal those of an engine that computes by itself
@@ -290,6 +290,7 @@ GROUPS = {"chat": group_chat, "same": group_same, "killed": group_killed, "hung"
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--worker", default=ENGINE)
+    parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--model", default=os.path.join(ROOT, "rootfs", "models", "demo"))
     parser.add_argument("groups", nargs="*", choices=[[], *GROUPS])
     options = parser.parse_args()
@@ -297,7 +298,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in options.groups or GROUPS:
             begin = time.monotonic()
-            GROUPS[name](folder, options.model, ("--worker", options.worker))
+            GROUPS[name](folder, options.model, ("--worker", options.worker, "--ranks", str(options.ranks)))
             print(f"# {name}: {time.monotonic() - begin:.0f} s", flush=True)
     print(f"1..{len(results)}")
     return not all(results)

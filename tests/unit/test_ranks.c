@@ -22,7 +22,7 @@ static void test_shares(void **state)
         for (int32_t rows = 1; rows <= 3000; rows += 37) {
             int32_t next = 0, least = rows, most = 0;
             for (int32_t r = 0; r < ranks; r++) {
-                struct slice s = slice_rows(rows, r, ranks), units;
+                struct slice s = slice_rows(rows, SLICE_UNIT, r, ranks), units;
                 units = slice_share((rows + SLICE_UNIT - 1) / SLICE_UNIT, r, ranks);
                 assert_int_equal(s.first, next);
                 assert_true(s.n >= 0 && (s.first % SLICE_UNIT == 0 || s.n == 0));
@@ -32,7 +32,7 @@ static void test_shares(void **state)
             }
             assert_int_equal(next, rows);
             assert_true(most - least <= 1);
-            assert_true(slice_rows(rows, 0, ranks).n > 0);
+            assert_true(slice_rows(rows, SLICE_UNIT, 0, ranks).n > 0);
         }
     }
 }
@@ -81,7 +81,7 @@ static void lossy_gather(struct backend *b, const struct gather_params *p)
     if (p->rank == 1 && lossy.loss == LOSES_A_PIECE)
         less.n_pieces--;
     if (p->rank == 1 && lossy.loss == LOSES_A_COLUMN)
-        less.pieces[0].at -= less.pieces[0].cols > 0;
+        less.pieces[0].at[1] -= less.pieces[0].cols[1] > 0;
     lossy.true_ops->gather(b, &less);
 }
 

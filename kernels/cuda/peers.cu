@@ -1,0 +1,181 @@
+/*
+ * Ranks on GPUs get to know each other.  Access to another GPU's memory can lose writes without any
+ * error (behind an IOMMU), or never end, so it is believed only after a test: every rank pushes
+ * patterns to every other one, small and large, in both turns of the inbox, and each byte is looked
+ * at.  The verdict is printed; all ranks go the same way.
+ */
+#include "kernels/cuda/peers.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A wait of the self-test: a thousand times what it takes. */
+#define TEST_LIMIT_MS 2000
+
+void peers_destroy(struct peers *peers)
+{
+    if (peers == NULL)
+        return;
+    if (peers->inboxes[peers->rank] != NULL)
+        CUDA_CHECK(cudaFree(peers->inboxes[peers->rank]));
+    CUDA_CHECK(cudaFreeHost(peers->missing));
+    CUDA_CHECK(cudaEventDestroy(peers->ready));
+    CUDA_CHECK(cudaEventDestroy(peers->given));
+    free(peers);
+}
+
+void peers_check(const struct peers *peers)
+{
+    if (peers == NULL || *(volatile uint32_t *)peers->missing == 0)
+        return;
+    fprintf(stderr, "ranks: rank %u of %d has not come within %u ms, says rank %d\n",
+            (unsigned)*peers->missing - 1, (int)peers->ranks, (unsigned)peers->limit_ms,
+            (int)peers->rank);
+    exit(EXIT_FAILURE);
+}
+
+/* ---- the self-test -------------------------------------------------------------------------- */
+
+static float pattern(int32_t rank, int32_t round, int64_t i)
+{
+    uint32_t bits = (uint32_t)i * 2654435761u + (uint32_t)(rank * 977 + round * 131071);
+    return (float)(bits >> 8);
+}
+
+/* A gather of `cols` numbers of each rank, in `round`.  @return every number is right */
+static bool test_round(struct cuda_backend *b, float *part, float *whole, float *host, int32_t cols,
+                       int32_t round)
+{
+    struct peers *peers = b->peers;
+    struct gather_params p = {peers->rank, peers->ranks, 1};
+    int32_t all = cols * peers->ranks;
+    p.pieces[0].part = part, p.pieces[0].n = 1, p.pieces[0].width = all;
+    p.pieces[0].whole[peers->rank] = whole;
+    for (int32_t r = 0; r < peers->ranks; r++)
+        p.pieces[0].at[r] = r * cols, p.pieces[0].cols[r] = cols;
+    for (int32_t i = 0; i < cols; i++)
+        host[i] = pattern(peers->rank, round, i);
+    b->base.ops->upload(&b->base, part, host, (size_t)cols * sizeof(float));
+    CUDA_CHECK(cudaMemsetAsync(whole, 0xff, (size_t)all * sizeof(float), b->stream));
+    cuda_gather(&b->base, &p);
+    CUDA_CHECK(cudaMemcpyAsync(host, whole, (size_t)all * sizeof(float), cudaMemcpyDeviceToHost,
+                               b->stream));
+    CUDA_CHECK(cudaStreamSynchronize(b->stream));
+    bool good = *(volatile uint32_t *)peers->missing == 0;
+    for (int32_t i = 0; i < all; i++)
+        good = good && host[i] == pattern(i / cols, round, i % cols);
+    return good;
+}
+
+static bool test_run(struct cuda_backend *b)
+{
+    static const int32_t COLS[] = {4, 512, 4096, INBOX_BYTES / sizeof(float), 128, 4};
+    size_t bytes = (size_t)INBOX_BYTES * RANKS_MAX;
+    float *part, *whole, *host = (float *)malloc(bytes);
+    bool good = true;
+    ASSERT(host != NULL);
+    CUDA_CHECK(cudaMalloc((void **)&part, INBOX_BYTES));
+    CUDA_CHECK(cudaMalloc((void **)&whole, bytes));
+    for (size_t i = 0; i < sizeof COLS / sizeof *COLS; i++)
+        good = test_round(b, part, whole, host, COLS[i], (int32_t)i) && good;
+    CUDA_CHECK(cudaFree(part));
+    CUDA_CHECK(cudaFree(whole));
+    free(host);
+    return good;
+}
+
+/* ---- meeting -------------------------------------------------------------------------------- */
+
+/* What every rank says of a question: yes when all do. */
+static bool all_agree(struct peers *peers, bool mine)
+{
+    bool all = true;
+    static char yes, no;
+    meeting_show(peers->meeting, peers->rank, mine ? &yes : &no);
+    meeting_wait(peers->meeting, peers->rank);
+    for (int32_t r = 0; r < peers->ranks; r++)
+        all = all && meeting_shown(peers->meeting, r) == &yes;
+    meeting_wait(peers->meeting, peers->rank);
+    return all;
+}
+
+/* Whether this rank's GPU is its own and reaches all others. */
+static bool reaches_all(const struct peers *peers)
+{
+    bool all = true;
+    for (int32_t r = 0; r < peers->ranks; r++) {
+        int can = 0;
+        if (r == peers->rank)
+            continue;
+        if (peers->devices[r] == peers->devices[peers->rank])
+            return false;
+        CUDA_CHECK(cudaDeviceCanAccessPeer(&can, peers->devices[peers->rank], peers->devices[r]));
+        all = all && can != 0;
+    }
+    return all;
+}
+
+static void reach(const struct peers *peers)
+{
+    for (int32_t r = 0; r < peers->ranks; r++) {
+        if (r == peers->rank)
+            continue;
+        cudaError_t error = cudaDeviceEnablePeerAccess(peers->devices[r], 0);
+        if (error == cudaErrorPeerAccessAlreadyEnabled)
+            (void)cudaGetLastError(); /* of an earlier network of this process */
+        else
+            CUDA_CHECK(error);
+    }
+}
+
+static void inbox_make(struct cuda_backend *b)
+{
+    struct peers *peers = b->peers;
+    struct inbox *own;
+    CUDA_CHECK(cudaMalloc((void **)&own, sizeof *own));
+    CUDA_CHECK(cudaMemset(own, 0, sizeof *own));
+    peers->inboxes[peers->rank] = own;
+    meeting_wait(peers->meeting, peers->rank);
+    for (int32_t r = 0; r < peers->ranks; r++)
+        peers->inboxes[r] = peers->all[r]->inboxes[r];
+    meeting_wait(peers->meeting, peers->rank);
+}
+
+void cuda_meet(struct backend *base, struct meeting *meeting, int32_t rank)
+{
+    struct cuda_backend *b = cuda_of(base);
+    struct peers *peers = (struct peers *)calloc(1, sizeof *peers);
+    ASSERT(peers != NULL && b->peers == NULL);
+    b->peers = peers;
+    peers->meeting = meeting;
+    peers->rank = rank;
+    peers->ranks = meeting_ranks(meeting);
+    peers->limit_ms = TEST_LIMIT_MS;
+    CUDA_CHECK(cudaGetDevice(&peers->devices[rank]));
+    CUDA_CHECK(cudaEventCreateWithFlags(&peers->ready, cudaEventDisableTiming));
+    CUDA_CHECK(cudaEventCreateWithFlags(&peers->given, cudaEventDisableTiming));
+    CUDA_CHECK(cudaHostAlloc((void **)&peers->missing, sizeof *peers->missing,
+                             cudaHostAllocMapped | cudaHostAllocPortable));
+    *peers->missing = 0;
+    meeting_show(meeting, rank, peers);
+    meeting_wait(meeting, rank);
+    for (int32_t r = 0; r < peers->ranks; r++) {
+        peers->all[r] = (struct peers *)meeting_shown(meeting, r);
+        peers->devices[r] = peers->all[r]->devices[r];
+    }
+    meeting_wait(meeting, rank);
+    const char *verdict = "they copy: they share GPUs, or do not reach each other's memory";
+    if (all_agree(peers, reaches_all(peers))) {
+        reach(peers);
+        inbox_make(b);
+        peers->push = true;
+        peers->push = all_agree(peers, test_run(b));
+        verdict = peers->push ? "they push: every byte has come"
+                              : "they copy: bytes pushed to another GPU's memory were lost";
+    }
+    *peers->missing = 0;
+    peers->limit_ms = WORKER_STEP_SECONDS * 1000;
+    if (rank == 0)
+        fprintf(stderr, "ranks: %d of them; %s\n", (int)peers->ranks, verdict);
+}

@@ -1,0 +1,41 @@
+/*
+ * What ranks on GPUs know of each other: memory that the others write into, events that they wait
+ * for, and which of the ways of gather.cu was found to work.
+ */
+#ifndef V4BOX_KERNELS_CUDA_PEERS_CUH
+#define V4BOX_KERNELS_CUDA_PEERS_CUH
+
+#include "kernels/cuda/ops.cuh"
+
+#define GATHER_BLOCKS_MAX 16
+/* The most that a rank pushes to another at once: what is larger is worth a copy engine (measured:
+ * NOTES.md, Ranks). */
+#define INBOX_BYTES (1 << 20)
+
+/* On each rank's GPU, written by the others; zero at the start. */
+struct inbox {
+    uint32_t flags[2][RANKS_MAX][GATHER_BLOCKS_MAX]; /* number of the gather that has come */
+    float4 from[2][RANKS_MAX][INBOX_BYTES / sizeof(float4)];
+};
+
+struct peers {
+    struct meeting *meeting; /* borrows */
+    int32_t rank, ranks;
+    int devices[RANKS_MAX];
+    bool push;                        /* the self-test has found every byte */
+    uint32_t limit_ms;                /* of a wait */
+    struct inbox *inboxes[RANKS_MAX]; /* own one; the others borrowed; NULL: GPUs are shared */
+    uint32_t epoch;
+    uint32_t *missing;        /* owns (pinned host memory) */
+    cudaEvent_t ready, given; /* own: results are there; they are where the others have them */
+    struct peers *all[RANKS_MAX];
+};
+
+void peers_destroy(struct peers *peers);
+/* After the stream was waited for: ends the process when a rank has not come. */
+void peers_check(const struct peers *peers);
+
+void cuda_meet(struct backend *b, struct meeting *meeting, int32_t rank);
+void cuda_gather(struct backend *b, const struct gather_params *p);
+
+#endif
