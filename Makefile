@@ -306,9 +306,14 @@ soak-clients: build/engine ## random clients over HTTP for an hour: nothing is l
 test-gpu: gpu build/engine build/synth ## check the GPU backend and the worker on the GPU of this machine
 	@tools/gpu.sh
 
-# Not a suite of `make test`: a search for each of thirty builds takes a quarter of an hour.
+# Not a suite of `make test`: a search for each of forty builds takes half an hour.
 audit-faults: build/engine ## plant defects in engines of their own and see what the audit makes of them
 	@/usr/bin/python3 tests/audit/planted.py --json build/audit/planted.json
+
+# Not a suite of `make test`: an emulated processor takes its time.
+.PHONY: test-audit-image
+test-audit-image: all ## audits inside the booted image, on the serial line and over SSH
+	@$(PYTHON) tests/audit/image.py
 
 # Not a suite of `make test`: it fetches a browser of 64 MB.
 .PHONY: test-report

@@ -333,7 +333,7 @@ def main():
     tap, table = Tap(), {}
     if args.build:
         for name in names:
-            tap.check(everything[name] is None or engine_of(name, everything[name]), f"built: {name}")
+            tap.check(not getattr(everything[name], "edits", None) or engine_of(name, everything[name]), f"built: {name}")
         return tap.end()
     with concurrent.futures.ThreadPoolExecutor(args.workers) as pool:
         runs = {name: pool.submit(attempt, name, everything[name]) for name in names}

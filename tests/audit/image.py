@@ -1,0 +1,121 @@
+"""`make test-audit-image`: audits inside the booted image, on its serial line, with reports fetched over SSH and checked here.
+
+The disk has the small model of tests/precision in the place of the embedded one, which takes minutes for every test on an
+emulated processor: its weights are noise, so facts are MODEL, while what must be equal bit for bit is.  Prints TAP."""
+import importlib.util, json, os, subprocess, sys, time
+
+import jsonschema
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.normpath(os.path.join(HERE, "../.."))
+sys.path.insert(0, os.path.join(ROOT, "tests", "precision"))
+spec = importlib.util.spec_from_file_location("profiles", os.path.join(ROOT, "tests", "precision", "box.py"))
+profiles = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(profiles)
+qemu, require, equal, tap, typed = profiles.qemu, profiles.require, profiles.equal, profiles.tap, profiles.typed
+
+SCHEMA = json.load(open(os.path.join(HERE, "report.schema.json")))
+FOLDER = profiles.FOLDER = os.path.join(ROOT, "build", "audit", "image")
+MODEL = profiles.MODEL = os.path.join(FOLDER, "model")
+profiles.DISK = os.path.join(FOLDER, "disk.img")
+LOOK_S = 5
+
+
+def ended(box):
+    end = time.monotonic() + profiles.JOB_S
+    while "no audit runs" not in (said := typed(box, "audit status")):
+        require(time.monotonic() < end, "the audit goes on and on: " + said)
+        time.sleep(LOOK_S)
+
+
+def run_on_serial(box, words):
+    said = typed(box, "audit " + words)
+    require(" runs: " in said, said)
+    ended(box)
+
+
+def fetch(box, number):
+    """A report as a file, over SSH."""
+    code, out, err = box.ssh(f"audit report {number} --json")
+    equal(code, 0, err or "exit code of audit report")
+    path = os.path.join(FOLDER, f"report-{number}.json")
+    with open(path, "w") as file:
+        file.write(out)
+    return path, json.loads(out)["data"]
+
+
+def verify(path, key):
+    return subprocess.run(["build/engine", "audit", "verify", path, "--key", key], cwd=ROOT, capture_output=True).returncode
+
+
+def equality(box):
+    """The floor on the serial line is what this machine's engine says on the same model."""
+    run_on_serial(box, "floor --budget quick --seed 7 --profile official")
+    require("verdict: PASS" in typed(box, "audit report 1"), "no PASS on the serial line")
+    _, report = fetch(box, 1)
+    own = os.path.join(FOLDER, "own.json")
+    subprocess.run(["build/engine", "audit", "floor", "--model", MODEL, "--budget", "quick", "--seed", "7", "--profile",
+                    "official", "--isa", "baseline", "--json", own], cwd=ROOT, check=True, capture_output=True)
+    here = {t["name"]: t for t in json.load(open(own))["tests"]}["floor"]
+    there = {t["name"]: t for t in report["tests"]}["floor"]
+    equal({**there, "seconds": 0}, {**here, "seconds": 0}, "the test's member")
+    equal(report["run"]["by"], "operator", "who began it")
+
+
+def signature(box):
+    key = box.ssh("audit key")[1].strip()
+    path, report = fetch(box, 1)
+    jsonschema.validate(report, SCHEMA, cls=jsonschema.Draft7Validator)
+    equal(verify(path, key), 0, "exit code of verify")
+    with open(path, "w") as file:
+        json.dump({**report, "verdict": "FAIL"}, file)
+    equal(verify(path, key), 1, "exit code for a report that was changed")
+    code, page, _ = box.ssh("audit report 1 --html")
+    require(code == 0 and page.startswith("<!doctype html>") and "http" not in page, page[:200])
+
+
+def facts(box):
+    """Asked over SSH: a model of noise knows nothing, and nobody is blamed."""
+    code, out, err = box.ssh("audit recall --budget quick --seed 7 --profile fast")
+    equal(code, 0, err or "exit code of audit recall")
+    ended(box)
+    test = fetch(box, 2)[1]["tests"][1]
+    require(test["verdict"] == "MODEL" and test["n"] == 10 and len(test["grids"]) == 2, str(test)[:400])
+    tap.note("recall: %s, %.0f s" % (test["why"], test["seconds"]))
+
+
+def soaks(box):
+    """Rounds until an operator has enough."""
+    require(" runs: " in typed(box, "audit soak --budget 3h --seed 7 --profile official"), "no soak")
+    end = time.monotonic() + profiles.JOB_S
+    while not (len(tests := fetch(box, 3)[1]["tests"]) == 2 and tests[1]["n"] >= 2):
+        require(time.monotonic() < end, "no two rounds in time")
+        time.sleep(LOOK_S)
+    typed(box, "audit abort")
+    ended(box)
+    path, report = fetch(box, 3)
+    equal(verify(path, box.ssh("audit key")[1].strip()), 0, "exit code of verify")
+    require(report["run"]["state"] == "aborted" and report["verdict"] == "UNDECIDED" and "failure" not in report["tests"][1],
+            str(report["tests"][1])[:400])
+    tap.note("soak: " + report["tests"][1]["why"])
+    require("3  " in typed(box, "audit history"), "no history")
+
+
+def main():
+    os.chdir(ROOT)
+    if not tap.check("a disk with the small model is made", profiles.make_disk):
+        return tap.end()
+    started = time.monotonic()
+    with profiles.boot("audit-image") as box:
+        if tap.check("the box comes up", profiles.ready, box):
+            profiles.at_prompt(box)
+            for what, check in (("the floor on the serial line is this machine's, bit for bit", equality),
+                                ("a report over SSH is signed, and as this tree describes it", signature),
+                                ("an audit over SSH: facts", facts),
+                                ("a soak on the serial line, and its abort", soaks)):
+                tap.check(what, check, box)
+    tap.note("%.0f s" % (time.monotonic() - started))
+    return tap.end()
+
+
+sys.exit(main())
