@@ -318,6 +318,26 @@ static bool report_of(struct call *call, const char *number, struct json_object 
            refuse(call, &err);
 }
 
+/* Newest first, as words.  @own json_object_put */
+static struct json_object *history_of(const struct archive_head *heads, int n)
+{
+    struct json_object *out = json_object_new_array();
+    for (int i = n - 1; i >= 0; i--) {
+        const struct archive_head *h = &heads[i];
+        struct json_object *one = json_object_new_object();
+        char when[CALL_TIME_BYTES];
+        json_set(one, "id", json_object_new_int(h->id));
+        json_set(one, "time", json_object_new_string(call_time(h->time_s, when)));
+        json_set(one, "state", json_object_new_string(archive_state_name(h->state)));
+        json_set(one, "verdict", json_object_new_string(audit_verdict_name(h->verdict)));
+        json_set(one, "what", json_object_new_string(h->what));
+        json_set(one, "budget", json_object_new_string(h->budget));
+        json_set(one, "profile", json_object_new_string(h->profile));
+        json_object_array_add(out, one);
+    }
+    return out;
+}
+
 /* A page for a terminal, with the report as data, signature and all; or one for a browser. */
 static bool run_report(struct call *call)
 {
@@ -341,7 +361,9 @@ static bool run_report(struct call *call)
     if (words == 1 && !report_of(call, call->args[1], &report))
         return false;
     if (html) { /* both together would not fit an answer */
-        report_html(report, &call->text);
+        struct json_object *history = history_of(heads, n);
+        report_html(report, history, &call->text);
+        json_object_put(history);
         buf_puts(&call->data, "{}");
     } else {
         report_text(report, &call->text);

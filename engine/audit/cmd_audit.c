@@ -265,7 +265,7 @@ static enum status write_all(const struct audit *a, struct error *err)
     if (a->options.json != NULL)
         status = write_json(a, err);
     if (status == OK && a->options.html != NULL) {
-        report_html(a->work.report, &text);
+        report_html(a->work.report, NULL, &text);
         status = write_view(a->options.html, &text, err);
     }
     buf_free(&text);

@@ -30,8 +30,10 @@ enum audit_verdict audit_verdict_worst(enum audit_verdict a, enum audit_verdict 
 
 /** One page for a terminal. */
 void report_text(struct json_object *report, struct buf *out);
-/** One self-contained page: no script, no font, no address; opens from a USB stick. */
-void report_html(struct json_object *report, struct buf *out);
+/** One self-contained page: no script, no font, no address; opens from a USB stick.  `history` are
+ *  the audits of this box, {"id", "time", "state", "verdict", "what", "budget", "profile"} each, or
+ *  NULL. */
+void report_html(struct json_object *report, struct json_object *history, struct buf *out);
 /** What changed from report a to report b, for a terminal: verdicts, estimates beside their
  *  intervals, rows.  @err ERR_INPUT: not reports of this schema */
 enum status MUST_CHECK report_diff(struct json_object *a, struct json_object *b, struct buf *out,

@@ -181,12 +181,14 @@ static const char STYLE[] =
     ".PASS{background:#187a2f}.FAIL{background:#b3261e}.INVALID{background:#8a4b00}"
     "section{border-top:1px solid #ccc;margin-top:1em}";
 
-void report_html(struct json_object *report, struct buf *out)
+void report_html(struct json_object *report, struct json_object *history, struct buf *out)
 {
     static const char *const row_keys[] = {"row",   "value",     "kind", "leg",
                                            "state", "witnessed", "why"};
     static const char *const rank_keys[] = {"row", "value", "kl", "top1_loss", "exposure", "tier"};
     static const char *const try_keys[] = {"stage", "prefill", "decode", "reuse", "verdict"};
+    static const char *const past_keys[] = {"id",   "time",   "state",  "verdict",
+                                            "what", "budget", "profile"};
     struct json_object *tests = report_member(report, "tests");
     struct json_object *isolation = report_member(report, "isolation");
     struct buf head = {0};
@@ -203,6 +205,7 @@ void report_html(struct json_object *report, struct buf *out)
         put_test(out, json_object_array_get_idx(tests, i));
     put_table(out, "What each row costs", report_member(report, "ranking"), rank_keys, 6);
     put_table(out, "Isolation", report_member(isolation, "tries"), try_keys, 5);
+    put_table(out, "History", history, past_keys, 7);
     put_table(out, "Rows", report_member(report, "rows"), row_keys, 7);
     buf_puts(out, "</html>\n");
     buf_free(&head);

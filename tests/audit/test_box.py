@@ -99,7 +99,10 @@ def signed(tap, box, folder, whole):
     tap.check(verify({**whole, "verdict": "FAIL"}) == 1, "a changed one is not")
     tap.check(verify({k: v for k, v in whole.items() if k != "signature"}) == 1, "nor one without signature")
     tap.check(verify(whole, key[1:]) == 2 and audit("verify", path)[0] == 2, "half a key, or none, is an error")
-    tap.check(box.answer("audit report 1 --html")["text"].startswith("<!doctype html>"), "it is a page, too")
+    page = box.answer("audit report 1 --html")["text"]
+    tap.check(page.startswith("<!doctype html>") and "<h3>History</h3>" in page and
+              page.index("<td>aborted</td>") < page.index("<td>cut</td>") < page.index("<td>finished</td>"),
+              "it is a page, too, with the audits so far, newest first")
     tap.check(box.answer("audit diff 1 1")["text"] == "no difference\n" and
               "floor: was run in the first report only" in box.answer("audit diff 1 3")["text"], "diff by number")
     tap.check(os.stat(os.path.join(box.audits, "key")).st_mode & 0o077 == 0, "nobody else can read the secret key")
