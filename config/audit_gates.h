@@ -47,6 +47,9 @@
     SHARE(TEST_TOOLS, 14)                                                                          \
     SHARE(TEST_RECALL, 30)                                                                         \
     SHARE(TEST_NEEDLE, 30)
+/* Of a budget's time, in percent, that is kept for what an estimate misses. */
+#define AUDIT_RESERVE_PERCENT 2
+
 /* SOAK(test, part): how often a round of `soak` is of this test, once each had one.  What the
  * prompt is does not change with the seed. */
 #define AUDIT_SOAK(SOAK)                                                                           \

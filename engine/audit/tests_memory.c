@@ -80,6 +80,8 @@ static const char *const BAND_NAMES[] = {"0.. of 128",  "16.. of 128", "32.. of 
 /* Odd, so that lengths meet every residue of 128; the golden section of it, so that few do already.
  */
 #define RESIDUE_STRIDE 79
+/* So that few items meet places all over the text, and thirteen meet all. */
+#define DEPTH_STRIDE 4
 /* Items have the seeds from the run's on. */
 #define EDGES_SEED (1 << 19)
 
@@ -135,6 +137,21 @@ struct audit_cell {
     enum audit_carry carry;
 };
 
+/* Coprime with the number of pairs, whatever n is; chosen so that the first items already have the
+ * shares that all have. */
+#define PAIR_STRIDE 43
+#define PAIR_OFFSET 11
+
+/* One of n sizes for item i: the smaller one of a pair of [0, n) and [0, n], and each way of
+ * carrying goes through all pairs.  What takes twice the time comes about half as often, so that
+ * the answers of a budget are many and none of its sizes is left out. */
+static int32_t size_at(int32_t i, int32_t n)
+{
+    int32_t pair = (i / CARRIES * PAIR_STRIDE + i % CARRIES * PAIR_OFFSET) % (n * (n + 1));
+    int32_t a = pair % n, b = pair / n;
+    return a < b ? a : b;
+}
+
 /* Every number of turns meets every place, form and way of carrying, whatever the budget. */
 static bool make_recall(const struct audit_run *run, int32_t i, struct audit_item *out,
                         struct audit_cell *cell)
@@ -142,7 +159,7 @@ static bool make_recall(const struct audit_run *run, int32_t i, struct audit_ite
     int32_t turns = 0;
     while (turns < COUNT(TURNS) && TURNS[turns] <= run->budget->turns_max)
         turns++;
-    *cell = (struct audit_cell){(i + i / CARRIES) % turns, i % PLACES, i / PLACES % FORMS,
+    *cell = (struct audit_cell){size_at(i, turns), i % PLACES, i / PLACES % FORMS,
                                 (enum audit_carry)(i % CARRIES)};
     struct recall_plan plan = {
         .seed = run->seed + (uint64_t)i,
@@ -162,7 +179,7 @@ static bool make_needle(const struct audit_run *run, int32_t i, struct audit_ite
     int32_t lengths = 0;
     while (lengths < COUNT(LENGTHS) && LENGTHS[lengths].tokens <= run->budget->needle_max)
         lengths++;
-    *cell = (struct audit_cell){(i + i / CARRIES) % lengths, (i / lengths * 2 + i) % DEPTHS, 0,
+    *cell = (struct audit_cell){size_at(i, lengths), i * DEPTH_STRIDE % DEPTHS, 0,
                                 (enum audit_carry)(i % CARRIES)};
     int32_t choice = RATIO_CSA * machine_config(run->machine)->index_topk;
     int32_t n = LENGTHS[cell->line].tokens + (LENGTHS[cell->line].choice ? choice : 0) +
@@ -309,7 +326,7 @@ static void run_edges(const struct audit_run *run, struct memory *m)
     struct audit_setting reference = {run->reference, run->reference, CARRY_NONE};
     struct audit_setting live = {run->profile, run->profile, CARRY_NONE};
     int32_t n = make_edges(run, items);
-    double size = n > 0 ? size_of(&items[0], 2) + AUDIT_ANSWER_TOKENS * n : 0;
+    double size = n > 0 ? size_of(&items[0], 2) + 4.0 * AUDIT_ANSWER_TOKENS * n : 0;
     bool fits = n > 0 && pace_begin(&m->pace, size, clock_ms());
     if (fits) {
         machine_answers(run->machine, items, n, &reference, wanted);

@@ -207,7 +207,8 @@ double audit_work_spent(const struct audit_work *w)
 
 static double left_s(const struct audit_work *w)
 {
-    return fmax(w->order.budget->seconds - audit_work_spent(w), 0);
+    double promised = w->order.budget->seconds * (1 - AUDIT_RESERVE_PERCENT / 100.0);
+    return fmax(promised - audit_work_spent(w), 0);
 }
 
 /* The place of a step's outcome among the tests, or their number. */
