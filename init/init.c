@@ -7,13 +7,13 @@
 #include "config/version.h"
 #include "init/boot.h"
 #include "init/changes.h"
-#include "init/claim.h"
 #include "init/commands.h"
 #include "init/control.h"
 #include "init/files.h"
 #include "init/gate.h"
 #include "init/keeplog.h"
 #include "init/network.h"
+#include "init/owner.h"
 #include "init/panic.h"
 #include "init/serving.h"
 #include "init/sshkeys.h"
@@ -21,7 +21,6 @@
 #include "init/supervise.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,8 +48,8 @@ static const struct service_spec SERVICES[] = {
 
 static struct box box;
 static struct supervisor services;
-static struct control control, claim_control; /* the second for whoever claims the box */
-static struct claim claim;
+static struct control control;
+static struct owner owner;
 static int64_t boot_ms;
 static int ending;     /* 0, or the argument for reboot() */
 static bool resetting; /* on the way, config becomes new */
@@ -69,7 +68,7 @@ static void say(struct text *answer, bool ok, const char *text)
 static void command_status(const struct request *request, struct text *answer)
 {
     (void)request;
-    struct status status = {&services, &box.storage, &box.slots, boot_ms, box.has_authorized};
+    struct status status = {&services, &box.storage, &box.slots, boot_ms, owner.claimed};
     status_answer(answer, &status);
 }
 
@@ -207,7 +206,7 @@ static struct child *child_of(enum service_condition condition)
 static void look_after_ssh(void)
 {
     struct child *door = child_of(WHEN_UNCLAIMED);
-    if (!box.has_authorized || !box.has_host_key)
+    if (!owner.claimed || !box.has_host_key)
         return;
     if (door != NULL && door->life.state != SERVICE_STOPPED && door->life.state != SERVICE_STOPPING)
         supervisor_switch(&services, door, false);
@@ -215,80 +214,10 @@ static void look_after_ssh(void)
         start_services(WHEN_AUTHORIZED);
 }
 
-static void end_claim(void)
-{
-    box.has_authorized = true;
-    claim_close(&claim);
-    unlink(BOX_CLAIM_SOCK); /* who is there already hears that it is closed */
-}
-
-/* The one request of the claim's own socket: claim CODE TYPE KEY NAME [ROLE] */
-static void handle_claim(void *context, const struct request *request, struct text *answer)
-{
-    enum role role = ROLE_ADMIN;
-    const char(*word)[CONTROL_WORD_BYTES + 1] = request->word;
-    (void)context;
-    if ((request->count != 5 && request->count != 6) || strcmp(word[0], "claim") != 0 ||
-        (request->count == 6 && !role_parse(word[5], &role))) {
-        say(answer, false, "claim CODE ssh-ed25519 KEY NAME [viewer|operator|admin]");
-        return;
-    }
-    enum claim_result result = claim_try(&claim, word[1], clock_ms());
-    if (result == CLAIM_WRONG)
-        journal_printf(&box.journal, "init", "a claim with a wrong code");
-    const char *wrong = result == CLAIM_RIGHT
-                            ? ssh_keys_add(BOX_AUTHORIZED, word[2], word[3], word[4], role)
-                            : claim_result_text(result);
-    if (wrong == NULL) {
-        journal_printf(&box.journal, "init", "claimed by %s", word[4]);
-        changes_add(BOX_CHANGES, word[4], role_name(role), "claimed the box");
-        end_claim();
-    }
-    say(answer, wrong == NULL, wrong == NULL ? claim_result_text(result) : wrong);
-}
-
-static void tell_claim(struct text *t, const char *end)
-{
-    text_printf(t, "This box is nobody's yet. Whoever has this code claims it, with a key:%s", end);
-    text_printf(t, "  ssh claim@ADDRESS CODE \"$(cat ~/.ssh/id_ed25519.pub)\"%s", end);
-    text_printf(t, "or types here: ssh-keys add ssh-ed25519 KEY NAME%sclaim code: ", end);
-    claim_show(&claim, t);
-    text_printf(t, "%s", end);
-}
-
-/* Only the serial line has a console as long as this is open: nobody else can ask. */
 static void command_claim(const struct request *request, struct text *answer)
 {
-    char bytes[512];
-    struct text t = text_over(bytes, sizeof bytes);
     (void)request;
-    if (!claim.open)
-        text_printf(&t, "%s\n", claim_result_text(CLAIM_CLOSED));
-    else
-        tell_claim(&t, "\n");
-    answer_write(answer, true, t.data, t.len, NULL, 0);
-}
-
-/* A code of this start, on the serial line and nowhere else: the log does not have it. */
-static void open_claim(void)
-{
-    char bytes[512];
-    struct text t = text_over(bytes, sizeof bytes);
-    if (box.has_authorized)
-        return;
-    if (!claim_open(&claim, clock_ms()) ||
-        !control_open(&claim_control, BOX_CLAIM_SOCK, BOX_UID_CLAIM, handle_claim, NULL)) {
-        journal_printf(&box.journal, "init", "the box can not be claimed over SSH: %s",
-                       strerror(errno));
-        claim_close(&claim);
-        return;
-    }
-    tell_claim(&t, "\r\n");
-    int fd = open(BOX_SERIAL, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 || write(fd, t.data, t.len) != (ssize_t)t.len)
-        journal_printf(&box.journal, "init", "%s: %s", BOX_SERIAL, strerror(errno));
-    if (fd >= 0)
-        close(fd);
+    owner_tell(&owner, answer);
 }
 
 static void command_ssh_keys(const struct request *request, struct text *answer)
@@ -312,7 +241,7 @@ static void command_ssh_keys(const struct request *request, struct text *answer)
     }
     journal_printf(&box.journal, "init", "ssh-keys %s", word[1]);
     if (strcmp(word[1], "add") == 0)
-        end_claim();
+        owner_claimed(&owner);
     answer_write(answer, true, t.data, t.len, NULL, 0);
 }
 
@@ -679,11 +608,11 @@ static void turn(int signal_fd, int limit_ms)
 {
     struct pollfd fds[1 + SERVICES_MAX + 2 * (1 + CONTROL_CLIENTS_MAX)];
     int n_control = control_poll_fds(&control, fds + 1);
-    n_control += control_poll_fds(&claim_control, fds + 1 + n_control);
+    n_control += control_poll_fds(&owner.control, fds + 1 + n_control);
     int n = 1 + n_control + supervisor_poll_fds(&services, fds + 1 + n_control);
     fds[0] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
     int wait_ms = sooner(supervisor_timers(&services), control_timers(&control));
-    wait_ms = sooner(wait_ms, control_timers(&claim_control));
+    wait_ms = sooner(wait_ms, control_timers(&owner.control));
     wait_ms = sooner(wait_ms, look_after_start());
     if (ending == 0) {
         wait_ms = sooner(wait_ms, look_after_network());
@@ -697,7 +626,7 @@ static void turn(int signal_fd, int limit_ms)
             continue;
         if (i <= n_control) {
             control_serve(&control, fds[i].fd);
-            control_serve(&claim_control, fds[i].fd);
+            control_serve(&owner.control, fds[i].fd);
         } else
             supervisor_read(&services, fds[i].fd);
     }
@@ -711,7 +640,7 @@ _Noreturn static void end_machine(int signal_fd)
     int64_t end_ms = clock_ms() + SERVICE_STOP_MS + END_SETTLE_MS;
     turn(signal_fd, END_SETTLE_MS);
     control_close(&control);
-    control_close(&claim_control);
+    control_close(&owner.control);
     supervisor_stop(&services);
     while (!supervisor_idle(&services) && clock_ms() < end_ms)
         turn(signal_fd, END_SETTLE_MS);
@@ -734,9 +663,9 @@ static bool wanted(enum service_condition condition)
     case WHEN_DHCP:
         return strcmp(box.net.now.value[SETTING_NET_MODE], "dhcp") == 0;
     case WHEN_AUTHORIZED:
-        return box.has_authorized;
+        return owner.claimed;
     case WHEN_UNCLAIMED:
-        return claim.open && box.has_host_key;
+        return owner.claim.open && box.has_host_key;
     case WHEN_ENGINE:
         return !box.slots.rescue;
     case WHEN_SLOTS:
@@ -763,8 +692,7 @@ _Noreturn static void run_box(void)
     umask(022);
     options_init(&box.options);
     boot_run(&box);
-    control_init(&claim_control);
-    open_claim();
+    owner_open(&owner, box.has_authorized, &box.journal);
     supervisor_init(&services, SERVICES, SERVICE_COUNT, wanted, &box.journal, &box.options);
     services.settings = &box.net.now;
     int signal_fd = open_signals();
