@@ -149,10 +149,6 @@ FAULTS = {
         (EXPERTS, GATE, "if (p->scale == MOE_SCALE_GATE || p->n == 1) {")], legs="decode"),
     "routed factor twice in steps of 100 tokens": Row([["moe.scale"]], [
         (EXPERTS, GATE, "if (p->scale == MOE_SCALE_GATE || p->n >= 100) {")], "replay", rows=FEW),
-    "half of the window for sampled tokens": Row([["attn.decode"]], [
-        (ATTENTION, "position - SLIDING_WINDOW + 1 : 0;",
-         "position - (p->math == ATTN_BF16_SPLIT_K ? SLIDING_WINDOW / 2 : SLIDING_WINDOW) + 1 : 0;")],
-        "needle", rows={**CHOICE, "attn.decode": "bf16-split-k"}),
     "a row that goes wrong behind a stored prefix": Row([["attn.query"]], [
         (SNAPSHOT, "sequence->length = sequence->draft_length = length;",
          "sequence->length = sequence->draft_length = length;\n    extern int v4box_loaded;\n    v4box_loaded = length;"),
