@@ -104,9 +104,14 @@ const char *settings_check(const struct settings *s)
     return NULL;
 }
 
+/* A name that is not known is another version's, which an update or a rollback left behind: what is
+ * known must not be lost with it, the address least of all. */
 static bool take(void *context, const char *key, const char *value)
 {
-    return settings_set(context, key, value) == NULL;
+    for (int i = 0; i < SETTING_COUNT; i++)
+        if (strcmp(ROWS[i].name, key) == 0)
+            return settings_set(context, key, value) == NULL;
+    return true;
 }
 
 bool settings_parse(struct settings *s, const char *bytes, size_t n)

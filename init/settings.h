@@ -34,7 +34,8 @@ const char *settings_value(const struct settings *s, const char *name);
 /** Whether the values fit each other.  @err as above */
 const char *settings_check(const struct settings *s);
 
-/** Reads a whole file over the defaults.  @err false: malformed, or a value that is not allowed */
+/** Reads a whole file over the defaults; names of another version are passed over.  @err false:
+ * malformed, or a value that is not allowed */
 bool settings_parse(struct settings *s, const char *bytes, size_t n);
 
 /** The same as a question, for the files that are looked at at each boot. */

@@ -132,7 +132,7 @@ static void files_are_good_or_defaults(void **state)
         assert_false(settings_good(bytes, (size_t)i));
     }
     /* Whole, and still not to be used. */
-    static const char *const BODIES[][2] = {{"hostname", "-"}, {"net.mode", "static"}, {"x", "1"}};
+    static const char *const BODIES[][2] = {{"hostname", "-"}, {"net.mode", "static"}};
     for (size_t i = 0; i < sizeof BODIES / sizeof BODIES[0]; i++) {
         struct text t = text_over(bytes, sizeof bytes);
         keyfile_add(&t, BODIES[i][0], BODIES[i][1]);
@@ -140,6 +140,13 @@ static void files_are_good_or_defaults(void **state)
         assert_false(settings_parse(&out, t.data, t.len));
         assert_memory_equal(&in, &out, sizeof in);
     }
+    /* Of a later version, whose settings this one does not know all. */
+    struct text t = text_over(bytes, sizeof bytes);
+    keyfile_add(&t, "later", "1");
+    keyfile_add(&t, "hostname", "kept");
+    keyfile_seal(&t);
+    assert_true(settings_parse(&out, t.data, t.len));
+    assert_string_equal(out.value[SETTING_HOSTNAME], "kept");
     unlink(path);
 }
 
