@@ -179,7 +179,7 @@ static bool prepare(struct store *s, const char *name, const char *folder, size_
 {
     char path[PATH_BYTES], have_name[MODEL_NAME_CHARS + 8];
     path_of(path, s, "", INCOMING);
-    if ((mkdir(path, 0755) != 0 && errno != EEXIST) || mkdir(folder, 0755) != 0)
+    if (!folder_make(path, 0755, geteuid()) || !folder_make(folder, 0700, geteuid()))
         return false;
     for (int i = 0; i < s->leaves.files; i++)
         if (!take_room(folder, &s->leaves.file[i]))
@@ -423,7 +423,7 @@ static bool open_to_all(const struct store *s, const char *folder)
                 chmod(file_path(path, folder, LEAVES_FILE), 0444) == 0;
     for (int i = 0; i < s->leaves.files; i++)
         good = chmod(file_path(path, folder, s->leaves.file[i].name), 0444) == 0 && good;
-    return good && sync_path(folder);
+    return chmod(folder, 0755) == 0 && good && sync_path(folder);
 }
 
 static bool finish(struct store *s, const char *name, struct text *said)
