@@ -20,7 +20,7 @@ NETWORKS = [("nano", "nano.json", 1, (), 512, 300, ("reference", "official", "fa
             ("wide", "wide.json", 3, (), 1024, 140, ("reference", "balanced,moe.scale=kernel")),
             ("nano in NVFP4", "nano.json", 1, ("--nvfp4",), 512, 131, ("official,moe.experts=nvfp4",)),
             ("demo", None, 0, (), 4096, 150, ("official",))]
-RANKS = (2, 3, 4, 8)
+RANKS = (2, 4, 8)
 
 tap = Tap()
 
