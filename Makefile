@@ -133,7 +133,7 @@ NVFLAGS := -std=c++20 -O3 -I. -fmad=false -Werror all-warnings -Xptxas -v \
 CFLAGS_GPU := $(CFLAGS_ALL) -O2 -g -ffunction-sections -fdata-sections
 CUDA_SRC := $(wildcard kernels/cuda/*.cu)
 WORKER_SRC := $(wildcard kernels/worker/*.c)
-GPU_PROGRAMS := build/worker build/gpu/ops build/gpu/bench build/gpu/ranks
+GPU_PROGRAMS := build/worker build/gpu/ops build/gpu/bench build/gpu/bench-step build/gpu/ranks
 gpu: $(if $(NVCC),$(GPU_PROGRAMS)) ## build the worker and its tests, if CUDA's nvcc is there
 	@$(if $(NVCC),,echo "skipped: no nvcc")
 
@@ -156,6 +156,7 @@ LINK_GPU = $(Q)gcc -Wl,--gc-sections $^ -L$(CUDA_LIB) -Wl,-Bstatic -lcudart_stat
 build/worker: $(WORKER_SRC:%.c=build/gpu/%.o) build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 build/gpu/ops: build/gpu/tests/gpu/ops.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 build/gpu/bench: build/gpu/tools/bench_gpu.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
+build/gpu/bench-step: build/gpu/tools/bench_step.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 build/gpu/tools/bench_ranks.o: CFLAGS_GPU += -I$(CUDA_LIB:/lib64=/include)
 build/gpu/ranks: build/gpu/tools/bench_ranks.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 
@@ -367,8 +368,10 @@ bench-llama: build/bench-model build/engine ## our engine beside llama.cpp on th
 bench-serve: build/bench-serve ## ratios of the serving core: guesses, batches, cached turns, mixed load
 	@$< rootfs/models/demo tests/data/golden/demo-cases.json $(JOBS)
 
-bench-gpu: gpu ## time of every kernel of the GPU backend at the published model's size
+bench-gpu: gpu ## time of every kernel and of whole steps on the GPU at the published model's size
 	@build/gpu/bench
+	@build/gpu/bench-step demo
+	@build/gpu/bench-step flash 37
 
 check-image: all build/host/engine ## test the image as a file
 	@tests/image/test_image.sh $(CACHE)

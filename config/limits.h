@@ -34,6 +34,14 @@
 /* Tokens one forward step takes; longer prompts are cut into steps.  Bounds the scratch memory and
  * how long a cancel waits. */
 #define STEP_TOKENS_MAX 256
+/* Rows of a step that a GPU records, to run it again without the host's launches: with more the
+ * kernels take longer than those. */
+#define RECORDED_TOKENS_MAX 64
+/* Recorded steps kept, each some MB: a few sets of sequences at a time, each with the four places
+ * that a block of four tokens has. */
+#define RECORDED_STEPS_MAX 32
+/* A recorded step serves all positions up to the next multiple of this. */
+#define RECORDED_REACH 1024
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
 /* One may read a large request while the other keeps the streams going. */

@@ -20,6 +20,9 @@
  * Promise of every operation: the result of one token (or block) depends on that token's inputs
  * alone, bit for bit: not on its neighbours, not on how many there are, not on threads.
  *
+ * Where a sequence stands (`at`) is in device memory, so that a recorded step serves at every
+ * place; the host knows a bound of it, on which no result depends.
+ *
  * Formulas: model.md section 2; the numbers in brackets are its equations.
  * @thread  one caller at a time for the whole backend.
  */
@@ -187,7 +190,8 @@ struct kv_store_params {
     struct tensor weight; /* BF16 [HEAD_DIM] */
     const float *kv;      /* device [n, HEAD_DIM] */
     const double *rope;   /* device [n, ROPE_ROW] */
-    int32_t n, position;  /* of the first token */
+    int32_t n;
+    const int32_t *at; /* device [1]: position of the first token */
     struct place place;
     enum round round, round_nope; /* kv.entry */
     /* device [ring_slots, HEAD_DIM], rows of `format`; position p lies in slot p mod ring_slots */
@@ -200,7 +204,9 @@ struct kv_store_params {
 struct compressor_store_params {
     struct tensor ape;          /* F32 [ratio, width] */
     const float *kappa, *gamma; /* device [n, width] */
-    int32_t n, position, ratio, width;
+    int32_t n;
+    const int32_t *at; /* device [1]: position of the first token */
+    int32_t ratio, width;
     float *kappa_ring, *gamma_ring; /* device [ring_slots, width] */
     int32_t ring_slots;
 };
@@ -210,10 +216,11 @@ struct compressor_pool_params {
     struct tensor weight;                  /* BF16 [dim] */
     const float *kappa_ring, *gamma_ring;  /* device [ring_slots, width] */
     int32_t ring_slots, ratio, width, dim; /* width = 2 * dim when the blocks overlap */
-    int32_t block, n;                      /* first block and how many */
-    const double *rope;                    /* device [n, ROPE_ROW], of position ratio * block */
-    struct place place;                    /* rows are blocks; n_decode of those */
-    _Bool index;                           /* the indexer's: index.keys, else kv.entry */
+    const int32_t *at;  /* device [1]: a position; the first block is the one that it lies in */
+    int32_t n;          /* blocks */
+    const double *rope; /* device [n, ROPE_ROW], of position ratio * block */
+    struct place place; /* rows are blocks; n_decode of those */
+    _Bool index;        /* the indexer's: index.keys, else kv.entry */
     enum round round, round_nope, round_rotated; /* round_nope: main entries; rotated: index keys */
     _Bool rotate;                                /* Hadamard over the dim channels: index.rotate */
     _Bool precise;                               /* sum */
@@ -237,7 +244,10 @@ struct index_select_params {
     const float *q;       /* device [n, heads, INDEX_HEAD_DIM] */
     const float *weights; /* device [n, heads], not yet scaled */
     const float *keys;    /* device [blocks, INDEX_HEAD_DIM], rows of `format` */
-    int32_t n, position, heads, topk;
+    int32_t n;
+    const int32_t *at; /* device [1]: position of the first token */
+    int32_t reach;     /* no token of the call stands there or further on */
+    int32_t heads, topk;
     struct place place;
     enum precision_INDEX_SCORE score;
     enum precision_INDEX_TOPK choice;
@@ -256,7 +266,10 @@ struct attention_params {
     const float *compressed; /* device [blocks, HEAD_DIM], of `format`; NULL when ratio is 0 */
     const int32_t *selected, *n_selected; /* device [n, topk], [n]; NULL: every visible block */
     const double *rope;                   /* device [n, ROPE_ROW], of the queries */
-    int32_t n, position, heads, ring_slots, ratio, topk;
+    int32_t n;
+    const int32_t *at; /* device [1]: position of the first token */
+    int32_t reach;     /* no token of the call stands there or further on */
+    int32_t heads, ring_slots, ratio, topk;
     struct place place;  /* all rows of one leg: n_decode is 0 or n */
     enum attn_math math; /* attn.prefill or attn.decode, as the leg is */
     _Bool q_scaled;      /* q carries HEAD_DIM^-0.5 already */
@@ -392,6 +405,13 @@ struct backend_ops {
     void (*meet)(struct backend *b, struct meeting *meeting, int32_t rank);
     /* Behind it every rank has the whole results. */
     void (*gather)(struct backend *b, const struct gather_params *p);
+
+    /* A step that comes again, under a key of which every parameter of its operations follows.
+     * True: it was recorded and runs; false: the caller calls the operations, which may be
+     * recorded, and then replay_end.  In between: no memory call but copy, and nothing that waits.
+     */
+    _Bool (*replay)(struct backend *b, const void *key, size_t bytes);
+    void (*replay_end)(struct backend *b);
 
     /* What ran since the last call, into *out (overwritten); then the table is empty. */
     void (*witness_read)(struct backend *b, struct witness_table *out);

@@ -103,17 +103,18 @@ static const struct operation {
     CUT(grouped, 2, AT(grouped, x), AT(grouped, y)),
     SAME(rope_table, 2, AT(rope_table, positions), AT(rope_table, rows)),
     CUT(query, 2, AT(query, q), AT(query, rope)),
-    SAME(kv_store, 3, AT(kv_store, kv), AT(kv_store, rope), AT(kv_store, ring)),
-    SAME(compressor_store, 4, AT(compressor_store, kappa), AT(compressor_store, gamma),
-         AT(compressor_store, kappa_ring), AT(compressor_store, gamma_ring)),
-    SAME(compressor_pool, 4, AT(compressor_pool, kappa_ring), AT(compressor_pool, gamma_ring),
-         AT(compressor_pool, rope), AT(compressor_pool, cache)),
+    SAME(kv_store, 4, AT(kv_store, kv), AT(kv_store, rope), AT(kv_store, at), AT(kv_store, ring)),
+    SAME(compressor_store, 5, AT(compressor_store, at), AT(compressor_store, kappa),
+         AT(compressor_store, gamma), AT(compressor_store, kappa_ring),
+         AT(compressor_store, gamma_ring)),
+    SAME(compressor_pool, 5, AT(compressor_pool, at), AT(compressor_pool, kappa_ring),
+         AT(compressor_pool, gamma_ring), AT(compressor_pool, rope), AT(compressor_pool, cache)),
     SAME(index_query, 2, AT(index_query, q), AT(index_query, rope)),
-    SAME(index_select, 5, AT(index_select, q), AT(index_select, weights), AT(index_select, keys),
-         AT(index_select, selected), AT(index_select, n_selected)),
-    CUT(attention, 7, AT(attention, q), AT(attention, ring), AT(attention, compressed),
-        AT(attention, selected), AT(attention, n_selected), AT(attention, rope),
-        AT(attention, out)),
+    SAME(index_select, 6, AT(index_select, at), AT(index_select, q), AT(index_select, weights),
+         AT(index_select, keys), AT(index_select, selected), AT(index_select, n_selected)),
+    CUT(attention, 8, AT(attention, at), AT(attention, q), AT(attention, ring),
+        AT(attention, compressed), AT(attention, selected), AT(attention, n_selected),
+        AT(attention, rope), AT(attention, out)),
     SAME(route, 4, AT(route, x), AT(route, ids), AT(route, experts), AT(route, weights)),
     CUT(experts, 4, AT(experts, x), AT(experts, chosen), AT(experts, weights), AT(experts, out)),
     SAME(mtp_join, 3, AT(mtp_join, e), AT(mtp_join, h), AT(mtp_join, streams)),
@@ -455,6 +456,20 @@ static void gather_never(struct backend *b, const struct gather_params *p)
     ASSERT(!"ranks of ranks");
 }
 
+/* A step of several ranks waits on the host, which is in no recording. */
+static bool replay_never(struct backend *b, const void *key, size_t bytes)
+{
+    (void)b;
+    (void)key;
+    (void)bytes;
+    return false;
+}
+
+static void replay_end(struct backend *b)
+{
+    (void)b;
+}
+
 static void meet_never(struct backend *b, struct meeting *meeting, int32_t rank)
 {
     (void)b;
@@ -515,6 +530,8 @@ static const struct backend_ops OPS = {
 #undef ENTRY
         .meet = meet_never,
     .gather = gather_never,
+    .replay = replay_never,
+    .replay_end = replay_end,
     .witness_read = ranks_witness_read,
 };
 

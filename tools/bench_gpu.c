@@ -43,17 +43,15 @@ struct bench {
     float *streams, *streams_next, *u, *y, *q_lora, *q, *kv, *out, *grouped, *logits;
     float *compress[LINEAR_OUTS_MAX], *index_q, *weights;
     double *post, *comb, *rope;
-    int32_t *selected, *n_selected, *experts;
+    int32_t *selected, *n_selected, *experts, *at; /* at: device [n] positions */
 };
 
 typedef void stage(struct bench *s, int32_t layer);
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-static uint64_t seed;
-
 /* A tensor that exists on the device alone: its address is a name. */
-static struct tensor random_tensor(struct bench *s, enum store store, int32_t rows, int32_t cols)
+static struct tensor random_tensor(enum store store, int32_t rows, int32_t cols)
 {
     size_t bytes = (size_t)rows * (size_t)(cols == 0 ? 1 : cols) * 8;
     char *name =
@@ -61,7 +59,6 @@ static struct tensor random_tensor(struct bench *s, enum store store, int32_t ro
     ASSERT(name != MAP_FAILED);
     bool scaled = store == STORE_FP8 || store == STORE_FP4;
     struct tensor t = {name, scaled ? (const uint8_t *)name + bytes : NULL, rows, cols, store, 0};
-    backend_cuda_synth(s->b, &t, seed += 0x1234567);
     return t;
 }
 
@@ -132,14 +129,14 @@ static void layer_create(struct bench *s, struct layer *l, bool csa, int32_t con
         {&l->bias, STORE_F32, c->n_routed_experts, 0},
     };
     for (size_t i = 0; i < sizeof TENSORS / sizeof *TENSORS; i++)
-        *TENSORS[i].to = random_tensor(s, TENSORS[i].store, TENSORS[i].rows, TENSORS[i].cols);
+        *TENSORS[i].to = random_tensor(TENSORS[i].store, TENSORS[i].rows, TENSORS[i].cols);
     l->experts = calloc((size_t)c->n_routed_experts + 1, sizeof *l->experts);
     ASSERT(l->experts != NULL);
     for (int32_t e = 0; e <= c->n_routed_experts; e++) {
         enum store store = e < c->n_routed_experts ? STORE_FP4 : STORE_FP8;
-        l->experts[e].w1 = random_tensor(s, store, c->moe_intermediate_size, hidden);
-        l->experts[e].w2 = random_tensor(s, store, hidden, c->moe_intermediate_size);
-        l->experts[e].w3 = random_tensor(s, store, c->moe_intermediate_size, hidden);
+        l->experts[e].w1 = random_tensor(store, c->moe_intermediate_size, hidden);
+        l->experts[e].w2 = random_tensor(store, hidden, c->moe_intermediate_size);
+        l->experts[e].w3 = random_tensor(store, c->moe_intermediate_size, hidden);
     }
     size_t slots = WINDOW, entries = (size_t)(context / ratio);
     l->window = random_floats(s, slots * HEAD_DIM);
@@ -158,7 +155,7 @@ static void bench_create(struct bench *s, int32_t context)
     const size_t heads = (size_t)c->num_attention_heads * HEAD_DIM;
     for (int32_t i = 0; i < LAYERS; i++)
         layer_create(s, &s->layers[i], i % 2 == 0, context);
-    s->head = random_tensor(s, STORE_BF16, c->vocab_size, c->hidden_size);
+    s->head = random_tensor(STORE_BF16, c->vocab_size, c->hidden_size);
     const struct {
         float **to;
         size_t width;
@@ -188,6 +185,7 @@ static void bench_create(struct bench *s, int32_t context)
     s->rope = device(s, n * ROPE_ROW, sizeof *s->rope);
     s->selected = device(s, n * (size_t)c->index_topk, sizeof *s->selected);
     s->n_selected = device(s, n, sizeof *s->n_selected);
+    s->at = device(s, n, sizeof *s->at);
     s->experts = device(s, n * (size_t)c->num_experts_per_tok, sizeof *s->experts);
 }
 
@@ -203,14 +201,12 @@ static void step_prepare(struct bench *s)
         for (int32_t i = 0; i < top; i++)
             experts[t * top + i] = i * part + (int32_t)(random_word() % (uint64_t)part);
     }
-    int32_t *at = device(s, (size_t)s->n, sizeof *at);
-    s->b->ops->upload(s->b, at, positions, (size_t)s->n * sizeof *at);
-    struct rope_table_params p = {.positions = at, .n = s->n, .rows = s->rope};
+    s->b->ops->upload(s->b, s->at, positions, (size_t)s->n * sizeof *s->at);
+    struct rope_table_params p = {.positions = s->at, .n = s->n, .rows = s->rope};
     for (int i = 0; i < ROPE_HEAD_DIM / 2; i++)
         p.frequency[i] = 1.0 / (1 + i);
     s->b->ops->rope_table(s->b, &p);
     s->b->ops->upload(s->b, s->experts, experts, (size_t)(s->n * top) * sizeof *experts);
-    s->b->ops->release(s->b, at, 0);
     free(experts);
 }
 
@@ -328,9 +324,8 @@ static void rows(struct bench *s, int32_t layer)
         s->q,        s->rope,         s->n,           s->c->num_attention_heads,
         place_of(s), ATTN_QNORM_FP32, ATTN_QUERY_BF16};
     s->b->ops->query(s->b, &query);
-    struct kv_store_params kv = {l->kv_norm,  s->kv,       s->rope,    s->n,
-                                 s->position, place_of(s), ROUND_BF16, ROUND_FP8_64,
-                                 l->window,   WINDOW,      ENTRY_F32};
+    struct kv_store_params kv = {l->kv_norm, s->kv,        s->rope,   s->n,   s->at,    place_of(s),
+                                 ROUND_BF16, ROUND_FP8_64, l->window, WINDOW, ENTRY_F32};
     s->b->ops->kv_store(s->b, &kv);
     struct index_query_params index = {s->index_q,  s->rope,    s->n,         s->c->index_n_heads,
                                        place_of(s), ROUND_BF16, ROUND_FP4_32, true};
@@ -350,7 +345,7 @@ static void compressor(struct bench *s, int32_t layer, bool index)
         .kappa = s->compress[index ? 2 : 0],
         .gamma = s->compress[index ? 3 : 1],
         .n = s->n,
-        .position = s->position,
+        .at = s->at,
         .ratio = ratio,
         .width = width,
         .kappa_ring = index ? l->index_kappa : l->kappa,
@@ -366,7 +361,7 @@ static void compressor(struct bench *s, int32_t layer, bool index)
         .ratio = ratio,
         .width = width,
         .dim = dim,
-        .block = s->position / ratio,
+        .at = s->at,
         .n = (s->position + s->n) / ratio - s->position / ratio,
         .rope = s->rope,
         .place = {KIND_CSA, 0},
@@ -395,7 +390,8 @@ static void selection(struct bench *s, int32_t layer)
         .weights = s->compress[4],
         .keys = s->layers[layer].index_keys,
         .n = s->n,
-        .position = s->position,
+        .at = s->at,
+        .reach = s->position + s->n,
         .heads = s->c->index_n_heads,
         .topk = s->c->index_topk,
         .place = place_of(s),
@@ -418,7 +414,8 @@ static void attention(struct bench *s, int32_t layer)
         .n_selected = csa ? s->n_selected : NULL,
         .rope = s->rope,
         .n = s->n,
-        .position = s->position,
+        .at = s->at,
+        .reach = s->position + s->n,
         .heads = s->c->num_attention_heads,
         .ring_slots = WINDOW,
         .ratio = csa ? RATIO_CSA : RATIO_HCA,
@@ -643,6 +640,7 @@ int main(int argc, char **argv)
         return 2;
     }
     struct cuda_timer *timer = cuda_timer_create(s.b);
+    backend_cuda_synth(s.b, 5);
     bench_create(&s, 131072 + 2 * STEP_TOKENS_MAX);
     double rate = read_rate(&s, timer);
     printf("%s: memory is read at %.2f TB/s\n", s.b->ops->variant(s.b), rate / 1e6);

@@ -6,6 +6,7 @@
 #   link       the static engine, whose steps the worker takes (tests/gpu/link.py)
 #   serve      the static engine serving through the worker, which is lost in every way (tests/serve/worker.py)
 #   bench      the time of every kernel at the published model's size (tools/bench_gpu.c)
+#   steps      whole steps by the host's launches and recorded, to the same bits (tools/bench_step.c)
 #   tp         ranks: what they take to give each other results, and the same bytes from one rank, several on one GPU
 #              and one on each; then one process of them is killed under load
 #   sanitize   a part of ops under compute-sanitizer: memory, races, barriers
@@ -70,7 +71,7 @@ print(*[p.rsplit("/", 1)[0] for s in site.getsitepackages() for p in glob.glob(s
     grep -h '^# computes\|^ranks:' "$OUT"/tp-*.log | sort | uniq -c
 }
 
-for name in ${*:-ops golden link serve sanitize bench}; do
+for name in ${*:-ops golden link serve sanitize bench steps}; do
     case $name in
     ops) step ops 200 build/gpu/ops ;;
     golden) step golden 300 "$PYTHON" tests/gpu/golden.py --engine build/worker ;;
@@ -81,6 +82,11 @@ for name in ${*:-ops golden link serve sanitize bench}; do
     bench)
         step bench 200 build/gpu/bench
         cat "$OUT/bench.log"
+        ;;
+    steps)
+        step steps-demo 60 build/gpu/bench-step demo
+        step steps-flash 120 build/gpu/bench-step flash 37 # layers that one card holds
+        cat "$OUT"/steps-*.log
         ;;
     *)
         echo "gpu.sh: no step '$name'"

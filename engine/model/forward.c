@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- rows and positions --------------------------------------------------------------------- */
 
@@ -50,18 +51,24 @@ int32_t blocks_finished(const struct span *span, int32_t ratio)
     return (span->position + span->n) / ratio - span->position / ratio;
 }
 
-static void rope_rows(struct model *m, enum rope_kind kind, const int32_t *positions, int32_t n,
-                      int32_t *device, double *rows)
+int32_t span_reach(const struct span *span)
 {
-    struct rope_table_params p = {.positions = device, .n = n, .rows = rows};
-    for (int i = 0; i < ROPE_HEAD_DIM / 2; i++)
-        p.frequency[i] = m->frequency[kind][i];
-    m->backend->ops->upload(m->backend, device, positions, (size_t)n * sizeof *positions);
-    m->backend->ops->rope_table(m->backend, &p);
+    int32_t reach = (span->position + span->n + RECORDED_REACH - 1) / RECORDED_REACH;
+    return reach * RECORDED_REACH;
 }
 
-/* Rotations at the first token of every block that the step completes. */
-static void block_rope_rows(struct model *m, struct step *step, int32_t ratio, double *rows)
+static void rope_rows(struct model *m, enum rope_kind kind, const int32_t *positions, int32_t n,
+                      double *rows)
+{
+    struct rope_table_params p = {.positions = positions, .n = n, .rows = rows};
+    for (int i = 0; i < ROPE_HEAD_DIM / 2; i++)
+        p.frequency[i] = m->frequency[kind][i];
+    if (n > 0)
+        m->backend->ops->rope_table(m->backend, &p);
+}
+
+/* The first token of every block that the step completes.  @return how many */
+static int32_t block_positions(struct model *m, struct step *step, int32_t ratio, int32_t *device)
 {
     int32_t positions[STEP_TOKENS_MAX], n = 0;
     for (int32_t i = 0; i < step->n_spans; i++) {
@@ -71,9 +78,11 @@ static void block_rope_rows(struct model *m, struct step *step, int32_t ratio, d
             positions[n++] = (span->position / ratio + j) * ratio;
     }
     if (n > 0)
-        rope_rows(m, ROPE_COMPRESSED, positions, n, m->step.block_positions, rows);
+        m->backend->ops->upload(m->backend, device, positions, (size_t)n * sizeof *positions);
+    return n;
 }
 
+/* What the step's numbers are, into device memory. */
 static void step_begin(struct model *m, const struct profile *profile, struct step *step,
                        const int32_t *ids)
 {
@@ -86,10 +95,20 @@ static void step_begin(struct model *m, const struct profile *profile, struct st
     for (int32_t i = 0; i < step->n; i++)
         ASSERT(ids[i] >= 0 && ids[i] < m->config->vocab_size);
     m->backend->ops->upload(m->backend, m->step.ids, ids, (size_t)step->n * sizeof *ids);
+    m->backend->ops->upload(m->backend, m->step.positions, positions,
+                            (size_t)step->n * sizeof *positions);
+    step->n_csa = block_positions(m, step, RATIO_CSA, m->step.csa_positions);
+    step->n_hca = block_positions(m, step, RATIO_HCA, m->step.hca_positions);
+}
+
+/* Rotations of rows and of finished blocks. */
+static void step_ropes(struct model *m, const struct step *step)
+{
+    struct step_memory *s = &m->step;
     for (int kind = 0; kind < ROPE_KINDS; kind++)
-        rope_rows(m, kind, positions, step->n, m->step.positions, m->step.rope[kind]);
-    block_rope_rows(m, step, RATIO_CSA, m->step.block_rope_csa);
-    block_rope_rows(m, step, RATIO_HCA, m->step.block_rope_hca);
+        rope_rows(m, kind, s->positions, step->n, s->rope[kind]);
+    rope_rows(m, ROPE_COMPRESSED, s->csa_positions, step->n_csa, s->block_rope_csa);
+    rope_rows(m, ROPE_COMPRESSED, s->hca_positions, step->n_hca, s->block_rope_hca);
 }
 
 /* ---- small stages ---------------------------------------------------------------------------- */
@@ -340,6 +359,12 @@ static void logits_of(struct model *m, const struct output *out, const struct wa
                                  .outs = {{m->weights->head, s->logits, m->numerics.logits,
                                            m->numerics.precise, LINEAR_HEAD}}};
     ops->linear(m->backend, &head);
+}
+
+static void logits_take(struct model *m, const struct wanted *wanted, int32_t n)
+{
+    const struct model_config *c = m->config;
+    struct step_memory *s = &m->step;
     for (int32_t i = 0; i < n; i++)
         row_take(m, &wanted[i], s->logits + (int64_t)i * c->vocab_size);
 }
@@ -364,8 +389,54 @@ static int32_t wanted_add(struct wanted *wanted, int32_t n, const struct span *s
 static void wanted_run(struct model *m, const struct output *out, const struct wanted *wanted,
                        int32_t n)
 {
-    for (int32_t at = 0; at < n; at += STEP_TOKENS_MAX)
-        logits_of(m, out, wanted + at, n - at < STEP_TOKENS_MAX ? n - at : STEP_TOKENS_MAX);
+    for (int32_t at = 0; at < n; at += STEP_TOKENS_MAX) {
+        int32_t some = n - at < STEP_TOKENS_MAX ? n - at : STEP_TOKENS_MAX;
+        logits_of(m, out, wanted + at, some);
+        logits_take(m, wanted + at, some);
+    }
+}
+
+/* ---- steps that come again ------------------------------------------------------------------- */
+
+/* What a step's operations follow from, but for what step_begin brings to device memory.  No
+ * padding: keys are compared as bytes. */
+struct step_key {
+    uint64_t numerics, n, n_spans;
+    uint8_t values[(PRECISION_ROWS + 7) / 8 * 8];
+    struct {
+        uint64_t state, tokens_max, entry, key; /* of the sequence: where it lies, and how */
+        uint64_t n, leg, csa, hca;              /* csa, hca: blocks that it finishes */
+        uint64_t reach;
+        uint64_t all, picks, last; /* rows of logits that are wanted */
+    } spans[RECORDED_TOKENS_MAX];
+};
+
+/* @return bytes of the key; 0: a step that is not worth recording */
+static size_t step_key_fill(const struct model *m, const struct profile *profile,
+                            const struct step *step, const struct segment *segments,
+                            struct step_key *key)
+{
+    if (step->n > RECORDED_TOKENS_MAX || m->trace != NULL)
+        return 0;
+    memset(key, 0, sizeof *key);
+    key->numerics = numerics_hash(profile, &m->perturbation);
+    key->n = (uint64_t)step->n, key->n_spans = (uint64_t)step->n_spans;
+    memcpy(key->values, profile->values, sizeof profile->values);
+    for (int32_t i = 0; i < step->n_spans; i++) {
+        const struct span *span = &step->spans[i];
+        key->spans[i].state = (uintptr_t)span->sequence->memory;
+        key->spans[i].tokens_max = (uint64_t)span->sequence->tokens_max;
+        key->spans[i].entry = span->sequence->format.entry;
+        key->spans[i].key = span->sequence->format.key;
+        key->spans[i].n = (uint64_t)span->n, key->spans[i].leg = span->leg;
+        key->spans[i].csa = (uint64_t)blocks_finished(span, RATIO_CSA);
+        key->spans[i].hca = (uint64_t)blocks_finished(span, RATIO_HCA);
+        key->spans[i].reach = (uint64_t)span_reach(span);
+        key->spans[i].all = segments[i].logits_all != NULL;
+        key->spans[i].picks = (uint64_t)segments[i].n_picks;
+        key->spans[i].last = segments[i].logits_last != NULL;
+    }
+    return offsetof(struct step_key, spans) + (size_t)step->n_spans * sizeof key->spans[0];
 }
 
 /* ---- steps ---------------------------------------------------------------------------------- */
@@ -385,12 +456,24 @@ static void streams_keep(struct model *m, const struct step *step)
     }
 }
 
+/* Everything between the step's ids and its last streams. */
+static void layers_run(struct model *m, const struct step *step)
+{
+    struct embed_params embed = {m->weights->embed, m->step.ids, step->n, HC_MULT, m->step.streams};
+    step_ropes(m, step);
+    m->backend->ops->embed(m->backend, &embed);
+    for (int32_t layer = 0; layer < m->config->num_hidden_layers; layer++) {
+        block_run(m, step, layer);
+        trace_layer(m, step, layer);
+    }
+}
+
 void local_step(struct model *m, const struct profile *profile, const struct segment *segments,
                 int n_segments)
 {
     const struct model_config *c = m->config;
     struct step step = {0};
-    int32_t ids[STEP_TOKENS_MAX];
+    int32_t ids[STEP_TOKENS_MAX] = {0};
     struct wanted wanted[2 * STEP_TOKENS_MAX];
     for (int i = 0; i < n_segments; i++) {
         const struct segment *g = &segments[i];
@@ -399,19 +482,27 @@ void local_step(struct model *m, const struct profile *profile, const struct seg
             ids[step.spans[i].row + j] = g->ids[j];
     }
     step_begin(m, profile, &step, ids);
-    struct embed_params embed = {m->weights->embed, m->step.ids, step.n, HC_MULT, m->step.streams};
-    m->backend->ops->embed(m->backend, &embed);
-    for (int32_t layer = 0; layer < c->num_hidden_layers; layer++) {
-        block_run(m, &step, layer);
-        trace_layer(m, &step, layer);
-    }
-    streams_keep(m, &step);
     int32_t n = 0;
     for (int i = 0; i < n_segments; i++)
         n = wanted_add(wanted, n, &step.spans[i], &segments[i], c->vocab_size);
     const struct model_weights *w = m->weights;
     struct output out = {&w->hc_head_fn, &w->hc_head_base, &w->hc_head_scale, &w->norm};
-    wanted_run(m, &out, wanted, n);
+    struct step_key key;
+    size_t bytes = step_key_fill(m, profile, &step, segments, &key);
+    if (bytes == 0) {
+        layers_run(m, &step);
+        streams_keep(m, &step);
+        wanted_run(m, &out, wanted, n);
+        return;
+    }
+    if (!m->backend->ops->replay(m->backend, &key, bytes)) {
+        layers_run(m, &step);
+        if (n > 0)
+            logits_of(m, &out, wanted, n);
+        m->backend->ops->replay_end(m->backend);
+    }
+    streams_keep(m, &step);
+    logits_take(m, wanted, n);
 }
 
 void local_rows(struct model *m, const struct profile *profile, const struct layer_rows *rows)
@@ -424,6 +515,7 @@ void local_rows(struct model *m, const struct profile *profile, const struct lay
         span_add(&step, rows->sequence, rows->sequence->length, rows->n, rows->leg);
     }
     step_begin(m, profile, &step, rows->ids);
+    step_ropes(m, &step);
     if (rows->sequence != NULL) {
         ops->upload(m->backend, m->step.streams, rows->in, bytes);
         block_run(m, &step, rows->block);
@@ -507,6 +599,7 @@ void local_draft(struct model *m, const struct profile *profile,
         n = wanted_add(wanted, n, &step.spans[i], &wants, c->vocab_size);
     }
     step_begin(m, profile, &step, ids);
+    step_ropes(m, &step);
     draft_join(m, &step, w);
     block_run(m, &step, c->num_hidden_layers);
     draft_streams_keep(m, &step);

@@ -91,7 +91,8 @@ static void step_carve(const struct model_config *c, struct step_memory *s, stru
     } PIECES[] = {
         {&s->ids, 1},
         {&s->positions, 1},
-        {&s->block_positions, 1},
+        {&s->csa_positions, 1},
+        {&s->hca_positions, 1},
         {&s->rope[ROPE_WINDOW], 2 * ROPE_ROW}, /* two floats make a double */
         {&s->rope[ROPE_COMPRESSED], 2 * ROPE_ROW},
         {&s->block_rope_csa, 2 * ROPE_ROW},
@@ -134,9 +135,14 @@ enum status local_open(const char *dir, const struct model_options *options, str
         return status;
     m->config = checkpoint_config(m->checkpoint);
     m->weights = checkpoint_weights(m->checkpoint);
+    return local_bind(options, m, err);
+}
+
+enum status local_bind(const struct model_options *options, struct model *m, struct error *err)
+{
     rope_frequencies(m->frequency);
     struct backend_limits limits = limits_of(m->config);
-    status = model_ranks_open(options, &limits, m, err);
+    enum status status = model_ranks_open(options, &limits, m, err);
     if (status != OK)
         return status;
     m->variant = m->backend->ops->variant(m->backend);

@@ -93,7 +93,8 @@ struct sequence {
 
 /* Device memory of one step, for STEP_TOKENS_MAX rows. */
 struct step_memory {
-    int32_t *ids, *positions, *block_positions;
+    int32_t *ids, *positions;
+    int32_t *csa_positions, *hca_positions;  /* first tokens of finished blocks */
     double *rope[ROPE_KINDS];                /* [tokens, ROPE_ROW] */
     double *block_rope_csa, *block_rope_hca; /* [tokens, ROPE_ROW] of finished blocks */
     float *streams, *streams_next;           /* [tokens, HC_MULT, hidden] */
@@ -207,6 +208,9 @@ enum status MUST_CHECK model_ranks_open(const struct model_options *options,
 /** model_open without a worker; a model that failed is closed as any other. */
 enum status MUST_CHECK local_open(const char *dir, const struct model_options *options,
                                   struct model *m, struct error *err);
+/** The rest of it: over m->config and m->weights. */
+enum status MUST_CHECK local_bind(const struct model_options *options, struct model *m,
+                                  struct error *err);
 void local_close(struct model *m);
 bool local_reserve(struct sequence *s);
 void local_release(struct sequence *s);

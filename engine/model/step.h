@@ -19,6 +19,7 @@ struct span {
 
 struct step {
     int32_t n, n_spans, n_decode;
+    int32_t n_csa, n_hca; /* blocks that all spans finish */
     struct span spans[STEP_TOKENS_MAX];
 };
 
@@ -29,6 +30,9 @@ struct place span_place(const struct span *span, enum layer_kind kind, int32_t n
 enum layer_kind attention_kind(const struct model *model, int32_t block);
 /** Blocks of `ratio` tokens that this span completes. */
 int32_t blocks_finished(const struct span *span, int32_t ratio);
+
+/** A bound of the span's positions that does not change with every step. */
+int32_t span_reach(const struct span *span);
 
 /** RMS norm in place.  @shape x [n, width] */
 void norm_run(struct model *model, const struct tensor *weight, float *x, int32_t n, int32_t width,

@@ -117,7 +117,7 @@ void cpu_kv_store(struct backend *base, const struct kv_store_params *p)
             cpu_norm_row(b->v, p->kv + t * HEAD_DIM, &p->weight, HEAD_DIM, p->round, entry);
         cpu_rope_row(b->v, entry + NOPE, p->rope + t * ROPE_ROW, p->round, false);
         cpu_saw_entry(&b->threads[0], all, b->v->round(p->round_nope, entry, NOPE, entry));
-        int64_t slot = (p->position + t) % p->ring_slots;
+        int64_t slot = (*p->at + t) % p->ring_slots;
         b->v->entry_write(p->format, entry, HEAD_DIM,
                           entry_row(p->ring, p->format, HEAD_DIM, slot));
     }
@@ -142,13 +142,13 @@ static int64_t oldest_of(int64_t position)
 
 static int64_t blocks_of(const struct attention_params *p, int64_t t)
 {
-    return p->ratio == 0 ? 0 : (p->position + t + 1) / p->ratio;
+    return p->ratio == 0 ? 0 : (*p->at + t + 1) / p->ratio;
 }
 
 /* As many tokens from `first` on as there is room for the rows of. */
 static struct readers readers_from(const struct attention_params *p, int32_t first)
 {
-    struct readers r = {.first = first, .oldest = oldest_of(p->position + first)};
+    struct readers r = {.first = first, .oldest = oldest_of(*p->at + first)};
     int64_t last = p->n - 1, blocks = blocks_of(p, last),
             room = ROWS_READ_MAX - STEP_TOKENS_MAX - SLIDING_WINDOW;
     r.apart = p->selected != NULL && blocks > (int64_t)p->topk * (p->n - first);
@@ -156,7 +156,7 @@ static struct readers readers_from(const struct attention_params *p, int32_t fir
     r.n = p->n - first;
     if (r.apart && p->format != ENTRY_F32 && r.n > room / p->topk)
         r.n = (int32_t)(room / p->topk);
-    r.window = (int32_t)(p->position + first + r.n - r.oldest);
+    r.window = (int32_t)(*p->at + first + r.n - r.oldest);
     return r;
 }
 
@@ -165,7 +165,7 @@ static struct readers readers_from(const struct attention_params *p, int32_t fir
 static int32_t keys_of(const struct attention_params *p, const struct readers *r, const float *rows,
                        int64_t t, const float **keys)
 {
-    int64_t position = p->position + t, blocks = blocks_of(p, t);
+    int64_t position = *p->at + t, blocks = blocks_of(p, t);
     const float *read = rows + (int64_t)r->window * HEAD_DIM;
     bool stored = p->format == ENTRY_F32;
     int32_t n = 0;
@@ -382,7 +382,7 @@ void cpu_attention(struct backend *base, const struct attention_params *p)
     struct cpu_backend *b = (struct cpu_backend *)base;
     ASSERT(p->sink.store == STORE_F32 && p->sink.rows == p->heads);
     ASSERT(p->ratio == 0 || p->ratio == RATIO_HCA || p->selected != NULL);
-    ASSERT(p->position <= POSITIONS_MAX - p->n && p->topk <= INDEX_TOPK_MAX);
+    ASSERT(*p->at <= p->reach - p->n && p->reach <= POSITIONS_MAX && p->topk <= INDEX_TOPK_MAX);
     ASSERT(p->place.n_decode == 0 || p->place.n_decode == p->n);
     ASSERT(p->n <= STEP_TOKENS_MAX);
     struct attention_job job = {.b = b, .p = p};

@@ -9,7 +9,7 @@ void cpu_compressor_store(struct backend *base, const struct compressor_store_pa
     (void)base;
     ASSERT(p->ape.store == STORE_F32 && p->ape.rows == p->ratio && p->ape.cols == p->width);
     for (int64_t t = 0; t < p->n; t++) {
-        int64_t position = p->position + t, slot = position % p->ring_slots * p->width;
+        int64_t position = *p->at + t, slot = position % p->ring_slots * p->width;
         const float *ape = (const float *)p->ape.data + position % p->ratio * p->width;
         const float *gamma = p->gamma + t * p->width;
         memcpy(p->kappa_ring + slot, p->kappa + t * p->width, (size_t)p->width * sizeof *gamma);
@@ -61,8 +61,9 @@ static void pool_blocks(void *context, int thread, int32_t begin, int32_t end)
     const float *kappa[RATIO_HCA], *gamma[RATIO_HCA];
     for (int64_t i = begin; i < end; i++) {
         float out[HEAD_DIM], *rotated = out + p->dim - ROPE_HEAD_DIM;
-        uint8_t *row = entry_row(p->cache, p->format, p->dim, p->block + i);
-        int32_t n = rows_of_block(p, p->block + i, kappa, gamma);
+        int64_t block = *p->at / p->ratio + i;
+        uint8_t *row = entry_row(p->cache, p->format, p->dim, block);
+        int32_t n = rows_of_block(p, block, kappa, gamma);
         const struct cpu_sums *sums = &v->sums[p->precise];
         sums->pool(kappa, gamma, n, p->dim, out);
         cpu_saw(s, ROW_SUM, sums->value);
@@ -137,7 +138,7 @@ struct select_job {
 
 static int32_t visible_blocks(const struct index_select_params *p, int32_t token)
 {
-    return (int32_t)(((int64_t)p->position + token + 1) / RATIO_CSA);
+    return (int32_t)(((int64_t)*p->at + token + 1) / RATIO_CSA);
 }
 
 /* Sums over heads are in double, where the products of FP4 values and bf16 weights are exact, so
@@ -326,7 +327,7 @@ void cpu_index_select(struct backend *base, const struct index_select_params *p)
 {
     struct cpu_backend *b = (struct cpu_backend *)base;
     ASSERT(p->topk >= 1 && p->topk <= b->limits.topk && p->heads <= b->limits.index_heads);
-    ASSERT(p->position <= POSITIONS_MAX - p->n);
+    ASSERT(*p->at <= p->reach - p->n && p->reach <= POSITIONS_MAX);
     struct select_job job = {.b = b, .p = p};
     int32_t most = visible_blocks(p, p->n - 1);
     job.stride = (most + INDEX_CHUNK - 1) / INDEX_CHUNK * INDEX_CHUNK;

@@ -26,7 +26,7 @@ struct key_list {
 
 static __device__ inline key_list keys_of(const attention_params &p, int64_t t)
 {
-    int64_t position = p.position + t;
+    int64_t position = *p.at + t;
     int64_t oldest = position >= SLIDING_WINDOW ? position - SLIDING_WINDOW + 1 : 0;
     int32_t window = (int32_t)(position - oldest + 1), blocks = 0;
     const int32_t *selected = NULL;
@@ -506,12 +506,10 @@ static attend_kind kind_of(const struct attention_params *p)
             sizeof(state<float>)};
 }
 
-/* Keys of the last token, which sees the most. */
+/* Keys of a token, at most. */
 static int32_t keys_max(const struct attention_params *p)
 {
-    int32_t blocks = p->ratio == 0         ? 0
-                     : p->selected != NULL ? p->topk
-                                           : (p->position + p->n) / p->ratio;
+    int32_t blocks = p->ratio == 0 ? 0 : p->selected != NULL ? p->topk : p->reach / p->ratio;
     return SLIDING_WINDOW + blocks;
 }
 
@@ -520,7 +518,7 @@ void cuda_attention(struct backend *base, const struct attention_params *p)
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->sink.store == STORE_F32 && p->sink.rows == p->heads);
     ASSERT(p->ratio == 0 || p->ratio == RATIO_HCA || p->selected != NULL);
-    ASSERT(p->position <= POSITIONS_MAX - p->n && p->topk <= INDEX_TOPK_MAX);
+    ASSERT(p->reach <= POSITIONS_MAX && p->topk <= INDEX_TOPK_MAX);
     ASSERT(p->place.n_decode == 0 || p->place.n_decode == p->n);
     attend_kind kind = kind_of(p);
     struct attend_params a = {*p, testimony_of(b, &p->place, p->n)};

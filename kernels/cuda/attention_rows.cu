@@ -114,7 +114,7 @@ void cuda_query(struct backend *base, const struct query_params *p)
 static __global__ void kv_tokens(const void *weight, struct kv_store_params p, struct testimony say)
 {
     grid_begin();
-    int64_t t = blockIdx.x, slot = (p.position + t) % p.ring_slots;
+    int64_t t = blockIdx.x, slot = (*p.at + t) % p.ring_slots;
     float x[HEAD_CHUNKS][4];
     load_head(p.kv + t * HEAD_DIM, x);
     enum round all = warp_norm<HEAD_CHUNKS>(x, weight, p.round);

@@ -5,7 +5,7 @@
 static __global__ void store_tokens(const float *ape, struct compressor_store_params p)
 {
     grid_begin();
-    int64_t t = blockIdx.x, position = p.position + t;
+    int64_t t = blockIdx.x, position = *p.at + t;
     int64_t slot = position % p.ring_slots * p.width;
     ape += position % p.ratio * p.width;
     for (int32_t c = (int32_t)threadIdx.x; c < p.width; c += (int32_t)blockDim.x) {
@@ -80,7 +80,7 @@ static __global__ void pool_blocks(const void *weight, struct compressor_pool_pa
 {
     grid_begin();
     __shared__ float row[N * CHUNK];
-    int64_t block = p.block + blockIdx.x;
+    int64_t block = *p.at / p.ratio + blockIdx.x;
     pooled_rows rows = rows_of_block(p, block);
     row[threadIdx.x] = p.precise ? pool_channel<double>(p, rows, (int32_t)threadIdx.x)
                                  : pool_channel<float>(p, rows, (int32_t)threadIdx.x);

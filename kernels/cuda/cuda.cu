@@ -68,6 +68,7 @@ static void destroy(struct backend *base)
     struct cuda_backend *b = cuda_of(base);
     CUDA_CHECK(cudaStreamSynchronize(b->stream));
     peers_destroy(b->peers);
+    recordings_destroy(b->recordings);
     weight_map_destroy(b->weights);
     CUDA_CHECK(cudaFree(b->scratch));
     CUDA_CHECK(cudaStreamDestroy(b->stream));
@@ -115,6 +116,8 @@ static const struct backend_ops OPS = {
     .mtp_join = cuda_mtp_join,
     .meet = cuda_meet,
     .gather = cuda_gather,
+    .replay = cuda_replay,
+    .replay_end = cuda_replay_end,
     .witness_read = witness_read,
 };
 
@@ -202,6 +205,7 @@ struct backend *backend_cuda_create(int device, const struct backend_limits *lim
     CUDA_CHECK(cudaMemset(b->witness, 0, sizeof *b->witness));
     CUDA_CHECK(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
     b->weights = weight_map_create();
+    b->recordings = recordings_create();
     return &b->base;
 }
 

@@ -23,9 +23,14 @@ int backend_cuda_devices(void);
 struct backend *backend_cuda_create(int device, const struct backend_limits *limits,
                                     const char **reason);
 
-/** Random weights on the device for a tensor whose host addresses are only names (reserved, never
- *  read): benchmarks at a size that no checkpoint here has. */
-void backend_cuda_synth(struct backend *b, const struct tensor *w, uint64_t seed);
+/** Whether steps that come again are recorded and replayed, which they are from the start on: for
+ *  comparisons. */
+void backend_cuda_recording(struct backend *b, _Bool on);
+
+/** From now on, weights that the device does not have are made there of random numbers, and their
+ *  host addresses are only names (reserved, never read): for sizes that no checkpoint here has.
+ *  @param seed  not 0 */
+void backend_cuda_synth(struct backend *b, uint64_t seed);
 
 /** Reads all of some device memory: what a kernel can read at best. */
 void backend_cuda_read(struct backend *b, const void *device, size_t bytes);

@@ -46,6 +46,7 @@ struct operand {
 };
 
 struct weight_map; /* host address -> device copy */
+struct recordings; /* steps that can run again */
 
 /* What an operation's kernels write their evidence into (kernels/witness.h), and for which rows. */
 struct testimony {
@@ -63,6 +64,7 @@ struct cuda_backend {
     char variant[64];
     struct weight_map *weights;    /* owns */
     struct peers *peers;           /* owns; NULL: this is no rank of several */
+    struct recordings *recordings; /* owns */
     struct witness_table *witness; /* in scratch */
 
     void *scratch;               /* owns (device); everything below lies in it */
@@ -150,6 +152,12 @@ const float *weight_floats(struct cuda_backend *b, const struct tensor *t);
 /* The same for a table of experts; device memory. */
 const struct expert_weights *weight_experts(struct cuda_backend *b, const struct expert *experts,
                                             int32_t n);
+
+/* ---- steps that come again (record.cu) ------------------------------------------------------- */
+struct recordings *recordings_create(void);
+void recordings_destroy(struct recordings *r);
+bool cuda_replay(struct backend *b, const void *key, size_t bytes);
+void cuda_replay_end(struct backend *b);
 
 /* ---- products (products.cu) ----------------------------------------------------------------- */
 /* y = x W^T over rows that `prepare` made ready. */

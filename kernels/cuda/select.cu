@@ -18,10 +18,9 @@
 #define RADIX_BITS     8
 #define RADIX_BINS     (1 << RADIX_BITS)
 
-static __host__ __device__ inline int32_t visible_blocks(const struct index_select_params &p,
-                                                         int32_t token)
+static __device__ inline int32_t visible_blocks(const index_select_params &p, int32_t token)
 {
-    return (int32_t)(((int64_t)p.position + token + 1) / RATIO_CSA);
+    return (int32_t)(((int64_t)*p.at + token + 1) / RATIO_CSA);
 }
 
 /* ---- scores --------------------------------------------------------------------------------- */
@@ -87,7 +86,7 @@ static __global__ void __launch_bounds__(KEYS *SHARES)
     int32_t key0 = (int32_t)blockIdx.x * KEYS, n = visible_blocks(p, (int32_t)t);
     int32_t mine = warp_id() % (KEYS / WARP) * WARP + lane_id();
     int32_t share = warp_id() / (KEYS / WARP), each = ceil_div(p.heads, QUARTERS);
-    if (key0 >= n)
+    if (key0 >= n || n <= p.topk) /* all of a few are selected, whatever they score */
         return;
     for (int i = (int)threadIdx.x; i < p.heads * INDEX_HEAD_DIM; i += KEYS * SHARES)
         queries[i] = p.q[t * p.heads * INDEX_HEAD_DIM + i];
@@ -258,8 +257,8 @@ void cuda_index_select(struct backend *base, const struct index_select_params *p
 {
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->topk >= 1 && p->topk <= b->limits.topk && p->heads <= b->limits.index_heads);
-    ASSERT(p->position <= POSITIONS_MAX - p->n && p->heads <= INDEX_HEADS_MAX);
-    int32_t most = visible_blocks(*p, p->n - 1);
+    ASSERT(p->reach <= POSITIONS_MAX && p->heads <= INDEX_HEADS_MAX);
+    int32_t most = p->reach / RATIO_CSA;
     int32_t stride = most > p->topk ? ceil_div(most, ALONE_KEYS) * ALONE_KEYS : 1;
     int32_t held = INDEX_SCORES_MAX / stride;
     size_t shared = (size_t)p->heads * INDEX_HEAD_DIM * sizeof(float);

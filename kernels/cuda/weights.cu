@@ -38,6 +38,7 @@ struct weight_map {
     struct entry *entries; /* owns; open addressing */
     size_t n, slots;       /* slots: a power of two */
     struct piece *pieces;  /* owns */
+    uint64_t seed;         /* of random weights; 0: they come from the host */
 };
 
 /* ---- the map -------------------------------------------------------------------------------- */
@@ -152,10 +153,53 @@ static __global__ void fp4_reorder(uint32_t *words, int64_t n)
     }
 }
 
+/* ---- random weights ------------------------------------------------------------------------- */
+
+static __device__ inline uint32_t hash(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (uint32_t)((x ^ (x >> 31)) >> 16);
+}
+
+/* Scales of random weights: 2^-7. */
+#define RANDOM_SCALE 120
+
+void backend_cuda_synth(struct backend *b, uint64_t seed)
+{
+    cuda_of(b)->weights->seed = seed;
+}
+
+/* Bytes that are finite numbers of moderate size in their format. */
+static __global__ void random_bytes(uint8_t *data, int64_t n, enum store store, uint64_t seed)
+{
+    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4; i < n;
+         i += (int64_t)gridDim.x * blockDim.x * 4) {
+        uint32_t r = hash(seed + (uint64_t)i * 0x9e3779b97f4a7c15u);
+        for (int k = 0; k < 4 && store == STORE_FP8; k++) {
+            if ((r >> (8 * k) & 0x7f) == 0x7f)
+                r &= ~(0x7fu << (8 * k));
+        }
+        if (store == STORE_BF16)
+            r = (r & 0x80ff80ff) | 0x3c003c00;
+        if (store == STORE_F32)
+            r = (r & 0x80ffffff) | 0x3c000000;
+        for (int k = 0; k < 4 && i + k < n; k++)
+            data[i + k] = (uint8_t)(r >> (8 * k));
+    }
+}
+
 static void *copy_data(struct cuda_backend *b, const struct tensor *t)
 {
     size_t bytes = data_bytes(t);
     void *device = device_take(b->weights, bytes);
+    struct weight_map *map = b->weights;
+    if (map->seed != 0) {
+        random_bytes<<<1024, 256, 0, b->stream>>>((uint8_t *)device, (int64_t)bytes, t->store,
+                                                  map->seed + map->n * 0x1234567);
+        launched("random_bytes");
+        return device;
+    }
     CUDA_CHECK(cudaMemcpyAsync(device, t->data, bytes, cudaMemcpyHostToDevice, b->stream));
     if (t->store == STORE_FP4 || t->store == STORE_NVFP4) {
         ASSERT(t->cols % CHUNK == 0);
@@ -165,6 +209,17 @@ static void *copy_data(struct cuda_backend *b, const struct tensor *t)
         launched("fp4_reorder");
     }
     return device;
+}
+
+static const uint8_t *copy_scale(struct cuda_backend *b, const struct tensor *t)
+{
+    size_t bytes = scale_bytes(t);
+    void *device = device_take(b->weights, bytes);
+    if (b->weights->seed != 0)
+        CUDA_CHECK(cudaMemsetAsync(device, RANDOM_SCALE, bytes, b->stream));
+    else
+        CUDA_CHECK(cudaMemcpyAsync(device, t->scale, bytes, cudaMemcpyHostToDevice, b->stream));
+    return (const uint8_t *)device;
 }
 
 struct weight weight_get(struct cuda_backend *b, const struct tensor *t)
@@ -183,11 +238,8 @@ struct weight weight_get(struct cuda_backend *b, const struct tensor *t)
         return w;
     entry = slot_of(b->weights->entries, b->weights->slots, t->scale);
     if (entry->host == NULL) {
-        void *device = device_take(b->weights, scale_bytes(t));
-        CUDA_CHECK(
-            cudaMemcpyAsync(device, t->scale, scale_bytes(t), cudaMemcpyHostToDevice, b->stream));
-        map_add(b->weights, t->scale, device);
-        w.scale = (const uint8_t *)device;
+        w.scale = copy_scale(b, t);
+        map_add(b->weights, t->scale, (void *)w.scale);
     } else {
         w.scale = (const uint8_t *)entry->device;
     }
@@ -220,33 +272,7 @@ const struct expert_weights *weight_experts(struct cuda_backend *b, const struct
     return (const struct expert_weights *)device;
 }
 
-/* ---- random weights ------------------------------------------------------------------------- */
-
-static __device__ inline uint32_t hash(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (uint32_t)((x ^ (x >> 31)) >> 16);
-}
-
-/* Bytes that are finite numbers of moderate size in their format. */
-static __global__ void random_bytes(uint8_t *data, int64_t n, enum store store, uint64_t seed)
-{
-    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4; i < n;
-         i += (int64_t)gridDim.x * blockDim.x * 4) {
-        uint32_t r = hash(seed + (uint64_t)i * 0x9e3779b97f4a7c15u);
-        for (int k = 0; k < 4 && store == STORE_FP8; k++) {
-            if ((r >> (8 * k) & 0x7f) == 0x7f)
-                r &= ~(0x7fu << (8 * k));
-        }
-        if (store == STORE_BF16)
-            r = (r & 0x80ff80ff) | 0x3c003c00;
-        if (store == STORE_F32)
-            r = (r & 0x80ffffff) | 0x3c000000;
-        for (int k = 0; k < 4 && i + k < n; k++)
-            data[i + k] = (uint8_t)(r >> (8 * k));
-    }
-}
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 /* Four loads of 16 bytes on their way together; a sum that nobody asks for is never stored. */
 static __global__ void read_all(const uint4 *memory, int64_t n, uint32_t *never)
@@ -273,18 +299,4 @@ void backend_cuda_read(struct backend *base, const void *device, size_t bytes)
     read_all<<<132 * 16, 512, 0, b->stream>>>((const uint4 *)device, (int64_t)(bytes / 16),
                                               (uint32_t *)b->n_items);
     launched("read_all");
-}
-
-void backend_cuda_synth(struct backend *base, const struct tensor *t, uint64_t seed)
-{
-    struct cuda_backend *b = cuda_of(base);
-    uint8_t *data = (uint8_t *)device_take(b->weights, data_bytes(t));
-    random_bytes<<<1024, 256, 0, b->stream>>>(data, (int64_t)data_bytes(t), t->store, seed);
-    launched("random_bytes");
-    map_add(b->weights, t->data, data);
-    if (t->scale == NULL)
-        return;
-    void *scale = device_take(b->weights, scale_bytes(t));
-    CUDA_CHECK(cudaMemsetAsync(scale, 120, scale_bytes(t), b->stream)); /* 2^-7 */
-    map_add(b->weights, t->scale, scale);
 }

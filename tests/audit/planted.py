@@ -99,8 +99,8 @@ def unlucky(n):
         (ATTENTION, "struct attention_job job = {.b = b, .p = p};",
          "struct attention_job job = {.b = b, .p = p};\n"
          "    static int64_t last; static uint32_t run; extern bool v4box_unlucky;\n"
-         "    if (p->q_scaled && p->position < last) run++;\n"
-         "    if (p->q_scaled) last = p->position;\n"
+         "    if (p->q_scaled && *p->at < last) run++;\n"
+         "    if (p->q_scaled) last = *p->at;\n"
          f"    v4box_unlucky = (run * 2654435761u >> 8) % {n} == 0;"),
         (ATTENTION, "struct attention_job {", "bool v4box_unlucky;\nstruct attention_job {"),
         (ATTENTION, ".scale = p->q_scaled ? 1.0f", ".scale = p->q_scaled ? (v4box_unlucky ? 0.2f : 1.0f)")]
@@ -154,7 +154,7 @@ FAULTS = {
          "sequence->length = sequence->draft_length = length;\n    extern int v4box_loaded;\n    v4box_loaded = length;"),
         (ATTENTION, "struct attention_job {", "int v4box_loaded;\nstruct attention_job {"),
         (ATTENTION, ".scale = p->q_scaled ? 1.0f",
-         ".scale = p->q_scaled ? (p->position >= v4box_loaded && v4box_loaded > 0 ? 1.01f : 1.0f)")],
+         ".scale = p->q_scaled ? (*p->at >= v4box_loaded && v4box_loaded > 0 ? 1.01f : 1.0f)")],
         "replay", rows=FEW),
     "sampled tokens beside another": Row([["attn.decode"]], [
         (FORWARD, "struct place step_place(const struct step *step, enum layer_kind kind)\n{",
@@ -186,7 +186,7 @@ FAULTS = {
          "step->spans[i].position + j + (step->spans[i].n == 2);")]),
     "compressor reset at the edge of a step": State({"one token a step", "odd steps"}, [
         (COMPRESSOR, "from = overlap && block > 0 ? first - p->ratio : first;",
-         "from = overlap && block > 0 && block != p->block ? first - p->ratio : first;")]),
+         "from = overlap && block > 0 && block != *p->at / p->ratio ? first - p->ratio : first;")]),
     "a group that is not there yet": State({"one token a step"}, [
         (ATTENTION, "j < blocks; j++)", "j < blocks + (p->math == ATTN_BF16); j++)")],
         {"attn.prefill": "bf16"}),

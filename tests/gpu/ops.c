@@ -247,7 +247,7 @@ static void rows(struct side *s, const struct variant *v)
         .kv = side_floats(s, n * HEAD_DIM, 2),
         .rope = rope,
         .n = v->n,
-        .position = v->extra,
+        .at = side_at(s, v->extra),
         .place = PLACE,
         .round = v->round,
         .round_nope = official ? ROUND_FP8_64 : ROUND_NONE,
@@ -292,7 +292,8 @@ static void attention(struct side *s, const struct variant *v, int32_t ratio, bo
         .n_selected = chosen ? side_put(s, counts, n * 4) : NULL,
         .rope = ropes(s, v->extra, v->n),
         .n = v->n,
-        .position = v->extra,
+        .at = side_at(s, v->extra),
+        .reach = v->extra + v->n + (s->reference ? 0 : v->extra % 5 * 1000),
         .heads = v->width,
         .ring_slots = SLOTS,
         .ratio = ratio,
@@ -339,7 +340,7 @@ static void compressor(struct side *s, const struct variant *v)
         .kappa = side_floats(s, n, 1),
         .gamma = side_floats(s, n, 4),
         .n = v->n / 2,
-        .position = first,
+        .at = side_at(s, first),
         .ratio = v->extra,
         .width = width,
         .kappa_ring = side_out(s, OUT_FLOAT, SLOTS * (size_t)width, (size_t)width),
@@ -348,7 +349,7 @@ static void compressor(struct side *s, const struct variant *v)
     };
     s->b->ops->compressor_store(s->b, &store);
     store.kappa += (size_t)store.n * (size_t)width, store.gamma += (size_t)store.n * (size_t)width;
-    store.position += store.n, store.n = v->n - store.n;
+    store.at = side_at(s, first + store.n), store.n = v->n - store.n;
     s->b->ops->compressor_store(s->b, &store);
     int32_t block = (first + v->extra - 1) / v->extra + 1; /* the first with a whole one before */
     struct compressor_pool_params pool = {
@@ -359,7 +360,7 @@ static void compressor(struct side *s, const struct variant *v)
         .ratio = v->extra,
         .width = width,
         .dim = v->width,
-        .block = block,
+        .at = side_at(s, block * v->extra + v->extra / 2),
         .n = POSITION / v->extra - block,
         .place = PLACE,
         .index = index,
@@ -397,7 +398,8 @@ static void selection(struct side *s, const struct variant *v)
         .weights = side_mixed(s, n, heads, 1),
         .keys = side_put(s, values + q, (blocks + 1) * INDEX_HEAD_DIM * sizeof *values),
         .n = v->n,
-        .position = v->extra,
+        .at = side_at(s, v->extra),
+        .reach = v->extra + v->n + (s->reference ? 0 : v->extra % 5 * 1000),
         .heads = v->width,
         .topk = TOPK,
         .place = PLACE,

@@ -72,6 +72,12 @@ static inline void *side_put(struct side *s, const void *host, size_t bytes)
     return at;
 }
 
+/* Where a sequence stands. */
+static inline int32_t *side_at(struct side *s, int32_t position)
+{
+    return side_put(s, &position, sizeof position);
+}
+
 static inline float *side_floats(struct side *s, size_t n, double scale)
 {
     float *x = calloc(n, sizeof *x);

@@ -289,6 +289,7 @@ static void attention(struct backend *b, float *out, size_t n)
     assert_int_equal(n, 6 * each);
     for (int run = 0; run < 6; run++, out += each) {
         bool csa = RATIOS[run % 3] == RATIO_CSA;
+        int32_t at = A_AT;
         struct attention_params p = {
             .sink = {sink, NULL, A_HEADS, 0, STORE_F32},
             .q = q,
@@ -298,7 +299,8 @@ static void attention(struct backend *b, float *out, size_t n)
             .n_selected = csa ? counts : NULL,
             .rope = rope,
             .n = A_TOKENS,
-            .position = A_AT,
+            .at = &at,
+            .reach = A_AT + A_TOKENS,
             .heads = A_HEADS,
             .ring_slots = A_SLOTS,
             .ratio = RATIOS[run % 3],
@@ -315,7 +317,7 @@ static void attention(struct backend *b, float *out, size_t n)
         }
         int last = A_TOKENS - 1; /* the last query alone */
         p.n = 1;
-        p.position += last;
+        at += last;
         p.q += last * A_HEADS * HEAD_DIM;
         p.rope += last * ROPE_ROW;
         p.selected = csa ? selected + last * A_TOPK : NULL;
@@ -353,6 +355,7 @@ static void entries(struct backend *b, float *out, size_t n)
           *q = random_floats(TOKENS * HEADS * HEAD_DIM, 2);
     uint16_t weight[HEAD_DIM];
     double *rope = rope_of(b, AT, TOKENS, 1), want[HEAD_DIM];
+    int32_t at = AT;
     float *ring = out, *query = out + SLOTS * HEAD_DIM;
     for (int i = 0; i < HEAD_DIM; i++)
         weight[i] = (uint16_t)(0x3f80 + i % 50);
@@ -361,7 +364,7 @@ static void entries(struct backend *b, float *out, size_t n)
                                 .kv = kv,
                                 .rope = rope,
                                 .n = TOKENS,
-                                .position = AT,
+                                .at = &at,
                                 .ring = ring,
                                 .ring_slots = SLOTS};
     b->ops->kv_store(b, &p);
@@ -411,13 +414,13 @@ static void compress(struct backend *b, int ratio, int total, int piece, const f
     int width = ratio == RATIO_CSA ? 2 * HEAD_DIM : HEAD_DIM;
     int slots = (ratio == RATIO_CSA ? 8 : 128) + piece;
     float *rings = take((size_t)slots * 2 * (size_t)width, sizeof *rings);
-    for (int at = 0; at < total; at += piece) {
+    for (int32_t at = 0; at < total; at += piece) {
         int n = total - at < piece ? total - at : piece;
         struct compressor_store_params store = {*ape,
                                                 kappa + at * width,
                                                 gamma + at * width,
                                                 n,
-                                                at,
+                                                &at,
                                                 ratio,
                                                 width,
                                                 rings,
@@ -434,7 +437,7 @@ static void compress(struct backend *b, int ratio, int total, int piece, const f
             .ratio = ratio,
             .width = width,
             .dim = HEAD_DIM,
-            .block = at / ratio,
+            .at = &at,
             .n = blocks,
             .rope = rope,
             .precise = true,
@@ -520,7 +523,7 @@ static void selection(struct backend *b, float *out, size_t n)
     float *q = random_floats(TOKENS * HEADS * INDEX_HEAD_DIM, 1);
     float *keys = random_floats((size_t)BLOCKS * INDEX_HEAD_DIM, 1);
     float *w = random_floats(TOKENS * HEADS, 1);
-    int32_t selected[TOKENS * TOPK], counts[TOKENS];
+    int32_t selected[TOKENS * TOPK], counts[TOKENS], at = AT;
     for (int j = 0; j < BLOCKS; j++) {
         if (j % 5 != 0)
             memcpy(keys + j * INDEX_HEAD_DIM, keys + (j - j % 5) * INDEX_HEAD_DIM,
@@ -530,7 +533,8 @@ static void selection(struct backend *b, float *out, size_t n)
                                     .weights = w,
                                     .keys = keys,
                                     .n = TOKENS,
-                                    .position = AT,
+                                    .at = &at,
+                                    .reach = AT + TOKENS,
                                     .heads = HEADS,
                                     .topk = TOPK,
                                     .precise = true,
@@ -562,7 +566,7 @@ static void selection(struct backend *b, float *out, size_t n)
         }
     }
     assert_int_equal(n, TOKENS * TOPK);
-    p.position = 3; /* fewer blocks than topk: the visible ones, none from the future */
+    at = 3; /* fewer blocks than topk: the visible ones, none from the future */
     b->ops->index_select(b, &p);
     for (int t = 0; t < TOKENS; t++) {
         assert_int_equal(counts[t], (3 + t + 1) / 4);
@@ -570,7 +574,7 @@ static void selection(struct backend *b, float *out, size_t n)
             assert_int_equal(selected[t * TOPK + i], i);
     }
     keys[0] = NAN; /* ranks lowest; indices stay valid and ascending */
-    p.position = AT;
+    at = AT;
     b->ops->index_select(b, &p);
     for (int i = 1; i < TOPK; i++)
         assert_true(selected[i] > selected[i - 1] && selected[i - 1] > 0);

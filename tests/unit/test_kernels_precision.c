@@ -203,6 +203,7 @@ static void attention(struct backend *b, float *out, size_t n)
         }
         for (int math = 0; math < 3; math++, out += HEADS * HEAD_DIM) {
             struct place place = {KIND_CSA, math == ATTN_BF16_SPLIT_K};
+            int32_t at = AT;
             struct attention_params p = {
                 .sink = {SINK, NULL, HEADS, 0, STORE_F32},
                 .q = q,
@@ -212,7 +213,8 @@ static void attention(struct backend *b, float *out, size_t n)
                 .n_selected = &count,
                 .rope = rope,
                 .n = 1,
-                .position = AT,
+                .at = &at,
+                .reach = AT + 1,
                 .heads = HEADS,
                 .ring_slots = SLOTS,
                 .ratio = RATIO_CSA,
@@ -361,11 +363,11 @@ static void index_select(struct backend *b, float *out, size_t n)
     assert_int_equal(n, 4 * I_TOPK);
     int32_t selected[4][I_TOPK];
     for (int run = 0; run < 4; run++) {
-        int32_t count;
+        int32_t count, at = I_AT;
         struct place place = {KIND_CSA, run % 2};
-        struct index_select_params p = {q,       weights,       keys,   1,        I_AT,
-                                        I_HEADS, I_TOPK,        place,  run % 2,  run / 2,
-                                        false,   selected[run], &count, ENTRY_F32};
+        struct index_select_params p = {q,        weights, keys,          1,      &at,
+                                        I_AT + 1, I_HEADS, I_TOPK,        place,  run % 2,
+                                        run / 2,  false,   selected[run], &count, ENTRY_F32};
         b->ops->index_select(b, &p);
         const struct witness_table *seen = witness_of(b);
         expect_witness(seen, ROW_INDEX_SCORE, place, run % 2, 1);

@@ -1,0 +1,108 @@
+/*
+ * Steps that come again: what a step enqueues is recorded as one graph, so that the host launches
+ * it at once.  A step is known by a key, compared byte by byte, of which all its parameters follow;
+ * what differs between two steps of a key lies in device memory.  The first one of a key runs as it
+ * is, which also brings its weights to the device; the second one is recorded.  Kernels write their
+ * evidence at every replay, so that a recording of another profile would show.
+ */
+#include "kernels/cuda/ops.cuh"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct recording {
+    void *key; /* owns; NULL: free */
+    size_t bytes;
+    cudaGraphExec_t exec; /* owns; NULL: seen once */
+    uint64_t used;
+};
+
+struct recordings {
+    struct recording steps[RECORDED_STEPS_MAX];
+    struct recording *open; /* borrows; what is being recorded */
+    uint64_t clock;
+    bool off;
+};
+
+static void recording_clear(struct recording *r)
+{
+    if (r->exec != NULL)
+        CUDA_CHECK(cudaGraphExecDestroy(r->exec));
+    free(r->key);
+    *r = {};
+}
+
+struct recordings *recordings_create(void)
+{
+    struct recordings *r = (struct recordings *)calloc(1, sizeof *r);
+    ASSERT(r != NULL);
+    return r;
+}
+
+void recordings_destroy(struct recordings *r)
+{
+    if (r == NULL)
+        return;
+    for (int i = 0; i < RECORDED_STEPS_MAX; i++)
+        recording_clear(&r->steps[i]);
+    free(r);
+}
+
+void backend_cuda_recording(struct backend *b, bool on)
+{
+    cuda_of(b)->recordings->off = !on;
+}
+
+/* The step of this key, or the place for it: a free one, or that of the one not used longest. */
+static struct recording *recording_find(struct recordings *r, const void *key, size_t bytes)
+{
+    struct recording *oldest = &r->steps[0];
+    for (int i = 0; i < RECORDED_STEPS_MAX; i++) {
+        struct recording *step = &r->steps[i];
+        if (step->key != NULL && step->bytes == bytes && memcmp(step->key, key, bytes) == 0)
+            return step;
+        if (step->used < oldest->used)
+            oldest = step;
+    }
+    recording_clear(oldest);
+    return oldest;
+}
+
+bool cuda_replay(struct backend *base, const void *key, size_t bytes)
+{
+    struct cuda_backend *b = cuda_of(base);
+    struct recordings *r = b->recordings;
+    ASSERT(r->open == NULL);
+    if (r->off)
+        return false;
+    struct recording *step = recording_find(r, key, bytes);
+    step->used = ++r->clock;
+    if (step->exec != NULL) {
+        CUDA_CHECK(cudaGraphLaunch(step->exec, b->stream));
+        return true;
+    }
+    if (step->key == NULL) {
+        step->key = malloc(bytes);
+        ASSERT(step->key != NULL);
+        memcpy(step->key, key, bytes);
+        step->bytes = bytes;
+        return false;
+    }
+    r->open = step;
+    CUDA_CHECK(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal));
+    return false;
+}
+
+void cuda_replay_end(struct backend *base)
+{
+    struct cuda_backend *b = cuda_of(base);
+    struct recording *step = b->recordings->open;
+    if (step == NULL)
+        return;
+    b->recordings->open = NULL;
+    cudaGraph_t graph;
+    CUDA_CHECK(cudaStreamEndCapture(b->stream, &graph));
+    CUDA_CHECK(cudaGraphInstantiate(&step->exec, graph, 0));
+    CUDA_CHECK(cudaGraphDestroy(graph));
+    CUDA_CHECK(cudaGraphLaunch(step->exec, b->stream));
+}
