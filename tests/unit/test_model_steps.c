@@ -262,6 +262,7 @@ static void test_last_positions(void **state)
     float *logits = take_logits(1);
     int32_t id = 7;
     assert_true(sequence_bytes(s) > (uint64_t)1 << 30); /* reserved, and only that */
+    state_lay_out(s, state_format_of(model, profile_builtin_at(PROFILE_OFFICIAL)));
     s->length = POSITIONS_MAX - 1;
     struct segment segment = {
         .sequence = s, .ids = &id, .n = 1, .logits_last = logits, .leg = LEG_DECODE};
