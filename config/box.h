@@ -90,9 +90,8 @@
 #define SERVICE_STOP_MS        5000   /* SIGTERM to SIGKILL; a decode step under TCG takes < 1 s */
 #define SERVICE_SAID_BYTES     160    /* a path and a reason */
 #define SERVICE_ARGS_MAX       28
-#define SERVICE_PATHS_MAX      18 /* the engine's: 8, two nodes of the driver, and BOX_GPUS_MAX cards \
-                                   */
-#define SERVICES_MAX 20
+#define SERVICE_PATHS_MAX      18 /* the engine has 8, two nodes, and BOX_GPUS_MAX cards */
+#define SERVICES_MAX           20
 
 /* ---- log of the services --------------------------------------------------------------------- */
 #define LOG_RING_BYTES    (256 * 1024) /* about 3,000 lines; lives in PID 1, so it must stay small */

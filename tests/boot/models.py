@@ -79,8 +79,12 @@ def sent(box, *words, stdin, good=True):
 
 
 def model(box, *words):
-    """One without, on the serial line, where it takes a tenth of the time."""
-    return box.serial.command("model " + " ".join(words)).replace("\r\n", "\n")
+    """One without, on the serial line, where it takes a tenth of the time.  The console is there first."""
+    deadline = time.monotonic() + 120
+    while "models: not running" in (out := box.serial.command("model " + " ".join(words))):
+        require(time.monotonic() < deadline, "the models' program does not run")
+        time.sleep(1)
+    return out.replace("\r\n", "\n")
 
 
 def at_prompt(box):
