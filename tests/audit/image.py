@@ -23,7 +23,7 @@ LOOK_S = 5
 
 def ended(box):
     end = time.monotonic() + profiles.JOB_S
-    while "no audit runs" not in (said := typed(box, "audit status")):
+    while "no audit runs" not in (said := box.ssh("audit status")[1]):
         require(time.monotonic() < end, "the audit goes on and on: " + said)
         time.sleep(LOOK_S)
 
@@ -48,11 +48,27 @@ def verify(path, key):
     return subprocess.run(["build/engine", "audit", "verify", path, "--key", key], cwd=ROOT, capture_output=True).returncode
 
 
+def pinned(box):
+    """A request of a client is computed again; everything by SSH."""
+    equal(box.ssh("audit pin next")[0], 0, "exit code of audit pin")
+    body = {"model": "deepseek-v4-precision-tiny", "max_tokens": 8, "temperature": 0,
+            "messages": [{"role": "user", "content": "Where is the kettle?"}]}
+    status, answer = box.http("/v1/chat/completions", box.read("api_key"), body, profiles.JOB_S)
+    equal(status, 200, answer[:200])
+    (pin,) = json.loads(box.ssh("audit pins --json")[1])["data"]["pins"]
+    equal(box.ssh("audit replay --pinned " + pin["id"])[0], 0, "exit code of audit replay")
+    ended(box)
+    _, report = fetch(box, 1)
+    test = report["tests"][0]
+    require(report["verdict"] == "PASS" and test["numbers"]["given again by its own profile"] == test["n"] == 8, str(test)[:400])
+    require("kettle" not in json.dumps(report), "the report tells the request")
+
+
 def equality(box):
     """The floor on the serial line is what this machine's engine says on the same model."""
     run_on_serial(box, "floor --budget quick --seed 7 --profile official")
-    require("verdict: PASS" in typed(box, "audit report 1"), "no PASS on the serial line")
-    _, report = fetch(box, 1)
+    require("verdict: PASS" in typed(box, "audit report 2"), "no PASS on the serial line")
+    _, report = fetch(box, 2)
     own = os.path.join(FOLDER, "own.json")
     subprocess.run(["build/engine", "audit", "floor", "--model", MODEL, "--budget", "quick", "--seed", "7", "--profile",
                     "official", "--isa", "baseline", "--json", own], cwd=ROOT, check=True, capture_output=True)
@@ -79,7 +95,7 @@ def facts(box):
     code, out, err = box.ssh("audit recall --budget quick --seed 7 --profile fast")
     equal(code, 0, err or "exit code of audit recall")
     ended(box)
-    test = fetch(box, 2)[1]["tests"][1]
+    test = fetch(box, 3)[1]["tests"][1]
     require(test["verdict"] == "MODEL" and test["n"] == 10 and len(test["grids"]) == 2, str(test)[:400])
     tap.note("recall: %s, %.0f s" % (test["why"], test["seconds"]))
 
@@ -88,17 +104,17 @@ def soaks(box):
     """Rounds until an operator has enough."""
     require(" runs: " in typed(box, "audit soak --budget 3h --seed 7 --profile official"), "no soak")
     end = time.monotonic() + profiles.JOB_S
-    while not (len(tests := fetch(box, 3)[1]["tests"]) == 2 and tests[1]["n"] >= 2):
+    while not (len(tests := fetch(box, 4)[1]["tests"]) == 2 and tests[1]["n"] >= 2):
         require(time.monotonic() < end, "no two rounds in time")
         time.sleep(LOOK_S)
     typed(box, "audit abort")
     ended(box)
-    path, report = fetch(box, 3)
+    path, report = fetch(box, 4)
     equal(verify(path, box.ssh("audit key")[1].strip()), 0, "exit code of verify")
     require(report["run"]["state"] == "aborted" and report["verdict"] == "UNDECIDED" and "failure" not in report["tests"][1],
             str(report["tests"][1])[:400])
     tap.note("soak: " + report["tests"][1]["why"])
-    require("3  " in typed(box, "audit history"), "no history")
+    require("4  " in typed(box, "audit history"), "no history")
 
 
 def main():
@@ -109,8 +125,9 @@ def main():
     with profiles.boot("audit-image") as box:
         if tap.check("the box comes up", profiles.ready, box):
             profiles.at_prompt(box)
-            for what, check in (("the floor on the serial line is this machine's, bit for bit", equality),
+            for what, check in (("a pinned request is given again", pinned),
                                 ("a report over SSH is signed, and as this tree describes it", signature),
+                                ("the floor on the serial line is this machine's, bit for bit", equality),
                                 ("an audit over SSH: facts", facts),
                                 ("a soak on the serial line, and its abort", soaks)):
                 tap.check(what, check, box)
