@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(GATHER_THREADS) push_and_take(struct pu
         if (r == me)
             continue;
         if (threadIdx.x == 0 && !flag_await(&own->flags[turn][r][blockIdx.x], k.epoch, k.limit_ns))
-            *(volatile uint32_t *)k.missing = (uint32_t)r + 1;
+            *(volatile uint32_t *)k.missing = (uint32_t)r + 1; /* in front of the next fence */
         __syncthreads();
         for_share(p, r, [&](int64_t at, const gather_piece &piece, int64_t i) {
             *(float4 *)(piece.whole[me] + place_of(piece, r, i)) = __ldcg(&own->from[turn][r][at]);

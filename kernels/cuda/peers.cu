@@ -27,12 +27,14 @@ void peers_destroy(struct peers *peers)
 
 void peers_check(const struct peers *peers)
 {
-    if (peers == NULL || *(volatile uint32_t *)peers->missing == 0)
-        return;
-    fprintf(stderr, "ranks: rank %u of %d has not come within %u ms, says rank %d\n",
-            (unsigned)*peers->missing - 1, (int)peers->ranks, (unsigned)peers->limit_ms,
-            (int)peers->rank);
-    exit(EXIT_FAILURE);
+    for (int32_t r = 0; peers != NULL && r < peers->ranks; r++) {
+        uint32_t missing = *(volatile uint32_t *)peers->all[r]->missing;
+        if (missing == 0)
+            continue;
+        fprintf(stderr, "ranks: rank %u of %d has not come within %u ms, says rank %d\n",
+                (unsigned)missing - 1, (int)peers->ranks, (unsigned)peers->limit_ms, (int)r);
+        exit(EXIT_FAILURE);
+    }
 }
 
 /* ---- the self-test -------------------------------------------------------------------------- */

@@ -32,7 +32,8 @@ struct peers {
 };
 
 void peers_destroy(struct peers *peers);
-/* After the stream was waited for: ends the process when a rank has not come. */
+/* After the stream was waited for: ends the process when a rank has not come to another.  What a
+ * rank has computed from what did not come reaches others behind its word that it did not. */
 void peers_check(const struct peers *peers);
 
 void cuda_meet(struct backend *b, struct meeting *meeting, int32_t rank);
