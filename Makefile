@@ -151,7 +151,7 @@ build/gpu/libv4box.a: $(patsubst %.c,build/gpu/%.o,$(filter engine/base/% engine
 build/gpu/libcuda-kernels.a: $(CUDA_SRC:%=build/gpu/%.o)
 	@rm -f $@
 	$(Q)ar rcsD $@ $^
-LINK_GPU = $(Q)gcc -Wl,--gc-sections $^ -L$(CUDA_LIB) -Wl,-Bstatic -lcudart_static -ljson-c -lsodium \
+LINK_GPU = $(Q)gcc -Wl,--gc-sections -Wl,--start-group $^ -Wl,--end-group -L$(CUDA_LIB) -Wl,-Bstatic -lcudart_static -ljson-c -lsodium \
            -Wl,-Bdynamic -lm -ldl -lrt -lpthread -o $@
 build/worker: $(WORKER_SRC:%.c=build/gpu/%.o) build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 build/gpu/ops: build/gpu/tests/gpu/ops.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)

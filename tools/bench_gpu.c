@@ -575,6 +575,24 @@ static double read_rate(struct bench *s, struct cuda_timer *timer)
     return READ_BYTES / (times[TIMES / 2] * 1e3);
 }
 
+#define MULTIPLY_ROUNDS 20000
+
+static double multiplied;
+
+static void multiply_run(void *user)
+{
+    multiplied = backend_cuda_multiply(((struct bench *)user)->b, MULTIPLY_ROUNDS);
+}
+
+/* @unit floating-point operations a microsecond */
+static double multiply_rate(struct bench *s, struct cuda_timer *timer)
+{
+    float times[TIMES];
+    cuda_timer_run(timer, multiply_run, s, WARM, TIMES, times);
+    qsort(times, TIMES, sizeof *times, compare_floats);
+    return multiplied / (times[TIMES / 2] * 1e3);
+}
+
 static const struct row {
     const char *name;
     stage *f;
@@ -643,7 +661,8 @@ int main(int argc, char **argv)
     backend_cuda_synth(s.b, 5);
     bench_create(&s, 131072 + 2 * STEP_TOKENS_MAX);
     double rate = read_rate(&s, timer);
-    printf("%s: memory is read at %.2f TB/s\n", s.b->ops->variant(s.b), rate / 1e6);
+    printf("%s: memory is read at %.2f TB/s, mma.sync makes %.0f TFLOP/s\n", s.b->ops->variant(s.b),
+           rate / 1e6, multiply_rate(&s, timer) / 1e6);
     printf("%-26s %6s %8s %10s %10s %7s\n", "of one layer", "tokens", "context", "us", "MB",
            "share");
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {

@@ -5,7 +5,7 @@
 #   golden     the golden suites, asked of the worker
 #   link       the static engine, whose steps the worker takes (tests/gpu/link.py)
 #   serve      the static engine serving through the worker, which is lost in every way (tests/serve/worker.py)
-#   bench      the time of every kernel at the published model's size (tools/bench_gpu.c)
+#   bench      the time of every kernel at the published model's size (tools/bench_gpu.c), and of torch's products
 #   steps      whole steps by the host's launches and recorded, to the same bits (tools/bench_step.c)
 #   tp         ranks: what they take to give each other results, and the same bytes from one rank, several on one GPU
 #              and one on each; then one process of them is killed under load
@@ -81,7 +81,8 @@ for name in ${*:-ops golden link serve sanitize bench steps}; do
     sanitize) sanitize ;;
     bench)
         step bench 200 build/gpu/bench
-        cat "$OUT/bench.log"
+        step peers 90 "$PYTHON" tools/bench_gpu_peers.py
+        cat "$OUT/bench.log" "$OUT/peers.log"
         ;;
     steps)
         step steps-demo 60 build/gpu/bench-step demo

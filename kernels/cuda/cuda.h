@@ -34,6 +34,9 @@ void backend_cuda_synth(struct backend *b, uint64_t seed);
 
 /** Reads all of some device memory: what a kernel can read at best. */
 void backend_cuda_read(struct backend *b, const void *device, size_t bytes);
+/** Multiplies on the tensor cores by mma.sync, out of registers.  @return floating-point operations
+ */
+double backend_cuda_multiply(struct backend *b, int rounds);
 
 /* Times of a region of the stream, by the device's own clock. */
 struct cuda_timer;

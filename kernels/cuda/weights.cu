@@ -271,32 +271,3 @@ const struct expert_weights *weight_experts(struct cuda_backend *b, const struct
     map_add(b->weights, experts, device);
     return (const struct expert_weights *)device;
 }
-
-/* ---- measuring ------------------------------------------------------------------------------- */
-
-/* Four loads of 16 bytes on their way together; a sum that nobody asks for is never stored. */
-static __global__ void read_all(const uint4 *memory, int64_t n, uint32_t *never)
-{
-    uint32_t sum = 0;
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < n; at += 4 * step) {
-        uint4 v[4] = {};
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (at + i * step < n)
-                v[i] = __ldg(memory + at + i * step);
-        }
-        for (int i = 0; i < 4; i++)
-            sum |= v[i].x ^ v[i].y ^ v[i].z ^ v[i].w;
-    }
-    if (sum == 0x12345678) /* the compiler cannot know that it is not */
-        *never = sum;
-}
-
-void backend_cuda_read(struct backend *base, const void *device, size_t bytes)
-{
-    struct cuda_backend *b = cuda_of(base);
-    read_all<<<132 * 16, 512, 0, b->stream>>>((const uint4 *)device, (int64_t)(bytes / 16),
-                                              (uint32_t *)b->n_items);
-    launched("read_all");
-}

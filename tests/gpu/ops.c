@@ -527,6 +527,7 @@ static const struct test TESTS[] = {
     {"linear of float32 in double", linear_wide, {6, 512, PRECISE, 0, 0}},
     {"grouped", grouped, {1, 4096, FAST, 0, 0}},
     {"grouped many", grouped, {19, 1024, OFFICIAL, 0, 0}},
+    {"grouped wide", grouped, {130, 1024, OFFICIAL, 0, 0}},
     {"grouped w8a8", grouped, {9, 4096, FAST, 0, 1}},
     {"grouped in double", grouped, {5, 1024, PRECISE, 0, 0}},
     {"streams", hc, {5, 384, PRECISE, 0, 0}},
@@ -674,36 +675,76 @@ static bool test_run(struct backend *cpu, struct backend *gpu, const struct test
 
 /* ---- the same bits -------------------------------------------------------------------------- */
 
-/* Every token of a linear alone and in threes, against all of them at once. */
-static bool alone_is_same(struct backend *b, enum store store, int32_t n, int32_t cols)
+/* A matrix and rows of tokens; mixed: some of these are full float32. */
+struct shape {
+    enum store store;
+    int32_t n, rows, cols;
+    bool mixed;
+};
+
+static float *tokens_of(struct side *s, const struct shape *shape)
 {
-    enum { ROWS = 112 };
+    size_t n = (size_t)shape->n * (size_t)shape->cols;
+    if (shape->mixed)
+        return side_mixed(s, (size_t)shape->n, (size_t)shape->cols, 2);
+    float *x = calloc(n, sizeof *x);
+    ASSERT(x != NULL);
+    for (size_t i = 0; i < n; i++)
+        x[i] = bf16_near(random_unit(s) * 2);
+    float *at = side_put(s, x, n * sizeof *x);
+    free(x);
+    return at;
+}
+
+/* Every token of a linear alone and in threes, against all of them at once. */
+static bool alone_is_same(struct backend *b, const struct shape *shape)
+{
+    const int32_t n = shape->n, rows = shape->rows, cols = shape->cols;
+    const size_t values = (size_t)n * (size_t)rows;
     struct side s = {.b = b, .random = 11};
     struct linear_params p = {
-        .x = side_mixed(&s, (size_t)n, (size_t)cols, 2),
+        .x = tokens_of(&s, shape),
         .n = n,
         .cols = cols,
         .round_in = ROUND_NONE,
         .n_outs = 1,
-        .outs = {{.w = side_tensor(&s, store, ROWS, cols)}},
+        .outs = {{.w = side_tensor(&s, shape->store, rows, cols)}},
     };
     const float *x = p.x;
-    p.outs[0].y = side_out(&s, OUT_FLOAT, (size_t)n * ROWS, ROWS);
+    p.outs[0].y = side_out(&s, OUT_FLOAT, values, (size_t)rows);
     b->ops->linear(b, &p);
     for (int32_t step = 1; step <= 3; step += 2) {
-        float *y = side_out(&s, OUT_FLOAT, (size_t)n * ROWS, ROWS);
+        float *y = side_out(&s, OUT_FLOAT, values, (size_t)rows);
         for (int32_t at = 0; at < n; at += step) {
             p.x = x + (int64_t)at * cols, p.n = n - at < step ? n - at : step;
-            p.outs[0].y = y + (int64_t)at * ROWS;
+            p.outs[0].y = y + (int64_t)at * rows;
             b->ops->linear(b, &p);
         }
     }
     side_end(&s);
-    bool same = memcmp(s.outs[0].host, s.outs[1].host, (size_t)n * ROWS * 4) == 0 &&
-                memcmp(s.outs[0].host, s.outs[2].host, (size_t)n * ROWS * 4) == 0;
+    bool same = memcmp(s.outs[0].host, s.outs[1].host, values * 4) == 0 &&
+                memcmp(s.outs[0].host, s.outs[2].host, values * 4) == 0;
     side_clear(&s);
     return same;
 }
+
+/* The latter ones fill the multiprocessors many times over. */
+static const struct {
+    const char *name;
+    struct shape shape;
+} ALONE[] = {
+    {"alone as among others, fp8", {STORE_FP8, 70, 112, 4096, true}},
+    {"alone as among others, fp4", {STORE_FP4, 45, 112, 2048, true}},
+    {"alone as among others, nvfp4", {STORE_NVFP4, 45, 112, 2048, true}},
+    {"alone as among others, bf16", {STORE_BF16, 29, 112, 1024, true}},
+    {"alone as among many, fp8", {STORE_FP8, 200, 1210, 4096, false}},
+    {"alone as among many, fp8 of float32", {STORE_FP8, 225, 1100, 1024, true}},
+    {"alone as among many, fp4", {STORE_FP4, 200, 1210, 2048, false}},
+    {"alone as among many, fp4 of float32", {STORE_FP4, 200, 1210, 1280, true}},
+    {"alone as among many, nvfp4", {STORE_NVFP4, 200, 1210, 1024, false}},
+    {"alone as among many, bf16", {STORE_BF16, 200, 1210, 1024, false}},
+    {"alone as among many, bf16 of float32", {STORE_BF16, 200, 1210, 1664, true}},
+};
 
 /* The comparison itself sees a row that is a little larger, and a NaN. */
 static bool change_is_seen(struct backend *cpu, struct backend *gpu)
@@ -748,10 +789,8 @@ int main(int argc, char **argv)
             report(test_run(cpu, gpu, &TESTS[i]), TESTS[i].name);
     }
     if (*word == '\0') {
-        report(alone_is_same(gpu, STORE_FP8, 70, 4096), "alone as among others, fp8");
-        report(alone_is_same(gpu, STORE_FP4, 45, 2048), "alone as among others, fp4");
-        report(alone_is_same(gpu, STORE_NVFP4, 45, 2048), "alone as among others, nvfp4");
-        report(alone_is_same(gpu, STORE_BF16, 29, 1024), "alone as among others, bf16");
+        for (size_t i = 0; i < sizeof ALONE / sizeof *ALONE; i++)
+            report(alone_is_same(gpu, &ALONE[i].shape), ALONE[i].name);
         report(change_is_seen(cpu, gpu), "control: a changed value is seen");
     }
     printf("1..%d\n", done);
