@@ -15,7 +15,7 @@ import glob
 import re
 import sys
 
-MULTI_GPU = "all_reduce"  # one processor has no such operation
+MULTI_GPU = "gather"  # one processor has no such operation
 
 
 def read(pattern):

@@ -23,7 +23,7 @@
 #define DRIVE_DRAFTS    8
 
 /* Rows whose operation runs between devices: without a second one there is nothing to witness. */
-#define BETWEEN_DEVICES "all_reduce"
+#define BETWEEN_DEVICES "gather"
 
 void proof_mark(struct proof *proof, enum precision_row row, int kind, enum leg leg,
                 enum proof_state state, const char *format, ...)

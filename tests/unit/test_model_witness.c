@@ -86,7 +86,7 @@ static bool expected(const struct precision_switch *s, int kind, int leg)
     uint32_t legs = leg == LEG_PREFILL ? 1u << LEG_PREFILL : 1u << LEG_DECODE;
     if (leg != LEG_PREFILL && leg != LEG_DECODE)
         return false;
-    if (s->by != BY_OPERATION || strcmp(s->witness, "all_reduce") == 0)
+    if (s->by != BY_OPERATION || strcmp(s->witness, "gather") == 0)
         return false; /* one processor sends nothing */
     if (kind == KIND_DRAFT && leg == LEG_PREFILL)
         return false;
