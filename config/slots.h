@@ -11,7 +11,6 @@
 #define SLOT_HEADER_PATH  "EFI/v4box/%c.hdr"     /* the signed header that it came with */
 #define SLOT_FALLBACK     "EFI/BOOT/BOOTX64.EFI" /* what firmware without entries starts */
 #define SLOT_MOUNT        "/run/esp"             /* in a name space of its own, while it is used */
-#define SLOT_COPY_BYTES   (1024 * 1024)          /* a piece of a program on its way */
 
 /* ---- variables of the firmware --------------------------------------------------------------- */
 #define EFI_VARIABLES      "/sys/firmware/efi/efivars"

@@ -2,6 +2,7 @@
 #include "init/esp.h"
 
 #include "config/slots.h"
+#include "init/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,20 +44,6 @@ static int open_file(const char *path, int flags)
     return open(full, flags | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 
-static bool write_all(int fd, const uint8_t *bytes, size_t n)
-{
-    while (n > 0) {
-        ssize_t done = write(fd, bytes, n < SLOT_COPY_BYTES ? n : SLOT_COPY_BYTES);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        bytes += done;
-        n -= (size_t)done;
-    }
-    return true;
-}
-
 /* Cut to its length only when it was longer: that is the one change to the table of a FAT. */
 bool esp_write(const char *path, const uint8_t *bytes, size_t n)
 {
@@ -64,7 +51,7 @@ bool esp_write(const char *path, const uint8_t *bytes, size_t n)
     int fd = open_file(path, O_WRONLY | O_CREAT);
     if (fd < 0)
         return false;
-    bool good = write_all(fd, bytes, n) && fstat(fd, &st) == 0 &&
+    bool good = file_write(fd, bytes, n) && fstat(fd, &st) == 0 &&
                 (st.st_size == (off_t)n || ftruncate(fd, (off_t)n) == 0) && fsync(fd) == 0;
     int code = errno;
     if (close(fd) != 0 && good) {

@@ -1,6 +1,8 @@
 /* One file by HTTP. */
 #include "init/fetch.h"
 
+#include "init/files.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -162,20 +164,6 @@ static size_t receive_head(int fd, char *head, size_t cap)
     return 0;
 }
 
-static bool write_all(int fd, const char *bytes, size_t n)
-{
-    while (n > 0) {
-        ssize_t done = write(fd, bytes, n);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        bytes += done;
-        n -= (size_t)done;
-    }
-    return true;
-}
-
 static const char *pass_on(int fd, int out, uint64_t bytes)
 {
     static char piece[PIECE];
@@ -183,7 +171,7 @@ static const char *pass_on(int fd, int out, uint64_t bytes)
         ssize_t n = receive(fd, piece, bytes < sizeof piece ? (size_t)bytes : sizeof piece);
         if (n <= 0)
             return "the server's answer is cut off";
-        if (!write_all(out, piece, (size_t)n))
+        if (!file_write(out, piece, (size_t)n))
             return "nobody wants the rest";
         bytes -= (uint64_t)n;
     }

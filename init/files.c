@@ -49,16 +49,15 @@ ssize_t file_load(const char *path, char *bytes, size_t cap)
     return n == 0 ? (ssize_t)len : -1;
 }
 
-static bool write_all(int fd, const char *bytes, size_t n)
+bool file_write(int fd, const void *bytes, size_t n)
 {
-    while (n > 0) {
-        ssize_t done = write(fd, bytes, n);
+    for (size_t len = 0; len < n;) {
+        ssize_t done = write(fd, (const char *)bytes + len, n - len);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)
             return false;
-        bytes += done;
-        n -= (size_t)done;
+        len += (size_t)done;
     }
     return true;
 }
@@ -89,8 +88,8 @@ bool file_save(const char *path, const char *bytes, size_t n, uid_t owner)
     int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
-    bool good = fchmod(fd, 0600) == 0 && fchown(fd, owner, owner) == 0 && write_all(fd, bytes, n) &&
-                fsync(fd) == 0;
+    bool good = fchmod(fd, 0600) == 0 && fchown(fd, owner, owner) == 0 &&
+                file_write(fd, bytes, n) && fsync(fd) == 0;
     int code = errno;
     close(fd);
     if (good && rename(temp, path) == 0 && sync_folder(path))

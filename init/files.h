@@ -21,6 +21,9 @@ int file_open(const char *path, int flags, off_t *size);
  */
 ssize_t file_load(const char *path, char *bytes, size_t cap);
 
+/** Writes all of it at the descriptor's place.  @err false with errno */
+bool file_write(int fd, const void *bytes, size_t n);
+
 /**
  * Replaces a file, mode 0600: written beside it, synced, renamed, and the folder synced, so that a
  * power cut at any moment leaves the old or the new one.  @err false with errno; the old one stays

@@ -409,7 +409,7 @@ struct backend_ops {
     /* A step that comes again, under a key of which every parameter of its operations follows.
      * True: it was recorded and runs; false: the caller calls the operations, which may be
      * recorded, and then replay_end.  In between: no memory call but copy, and nothing that waits.
-     */
+     * NULL: this backend records nothing. */
     _Bool (*replay)(struct backend *b, const void *key, size_t bytes);
     void (*replay_end)(struct backend *b);
 

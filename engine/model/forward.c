@@ -488,18 +488,19 @@ void local_step(struct model *m, const struct profile *profile, const struct seg
     const struct model_weights *w = m->weights;
     struct output out = {&w->hc_head_fn, &w->hc_head_base, &w->hc_head_scale, &w->norm};
     struct step_key key;
-    size_t bytes = step_key_fill(m, profile, &step, segments, &key);
+    const struct backend_ops *ops = m->backend->ops;
+    size_t bytes = ops->replay == NULL ? 0 : step_key_fill(m, profile, &step, segments, &key);
     if (bytes == 0) {
         layers_run(m, &step);
         streams_keep(m, &step);
         wanted_run(m, &out, wanted, n);
         return;
     }
-    if (!m->backend->ops->replay(m->backend, &key, bytes)) {
+    if (!ops->replay(m->backend, &key, bytes)) {
         layers_run(m, &step);
         if (n > 0)
             logits_of(m, &out, wanted, n);
-        m->backend->ops->replay_end(m->backend);
+        ops->replay_end(m->backend);
     }
     streams_keep(m, &step);
     logits_take(m, wanted, n);

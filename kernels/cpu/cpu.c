@@ -148,20 +148,6 @@ static const char *variant(const struct backend *base)
     return ((const struct cpu_backend *)base)->v->name;
 }
 
-/* Calls cost little here: nothing is recorded. */
-static bool replay(struct backend *b, const void *key, size_t bytes)
-{
-    (void)b;
-    (void)key;
-    (void)bytes;
-    return false;
-}
-
-static void replay_end(struct backend *b)
-{
-    (void)b;
-}
-
 static const struct backend_ops OPS = {
     .destroy = destroy,
     .variant = variant,
@@ -191,8 +177,6 @@ static const struct backend_ops OPS = {
     .mtp_join = cpu_mtp_join,
     .meet = cpu_meet,
     .gather = cpu_gather,
-    .replay = replay,
-    .replay_end = replay_end,
     .witness_read = cpu_witness_read,
     .packs = true,
 };
