@@ -29,6 +29,15 @@ class Failure(Exception):
     """Something did not happen, or not in time; the text says what."""
 
 
+def require(condition, text):
+    if not condition:
+        raise Failure(text)
+
+
+def equal(got, wanted, what):
+    require(got == wanted, "%s: %r, not %r" % (what, got, wanted))
+
+
 class Serial:
     """The serial line: everything received since the start, and what was typed."""
 

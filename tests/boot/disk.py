@@ -16,8 +16,8 @@ import subprocess
 import sys
 import time
 
-from boot import MOUNTS, equal, require, wrong_mounts
-from box import PROMPT, ROOT, Box
+from boot import MOUNTS, wrong_mounts
+from box import PROMPT, ROOT, Box, equal, require
 from tap import Tap
 
 tap = Tap()

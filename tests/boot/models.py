@@ -12,8 +12,7 @@ import subprocess
 import sys
 import time
 
-from boot import equal, require
-from box import PROMPT, ROOT, Box
+from box import PROMPT, ROOT, Box, equal, require
 from disk import DISK, fresh_disk, tool
 from tap import Tap
 

@@ -11,9 +11,8 @@ import subprocess
 import sys
 import time
 
-from boot import equal, require
-from box import PROMPT, ROOT, Box
-from disk import extent, tool
+from box import PROMPT, ROOT, Box, equal, require
+from disk import extent
 from tap import Tap
 
 tap = Tap()

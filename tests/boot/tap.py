@@ -6,6 +6,10 @@ import sys
 import traceback
 
 
+def note(text):
+    print("# " + text, flush=True)
+
+
 class Tap:
     def __init__(self):
         self.count = 0
@@ -40,8 +44,7 @@ class Tap:
         self.failed += result != "ok"
         print("%s %d - %s" % (result, self.count, name), flush=True)
 
-    def note(self, text):
-        print("# " + text, flush=True)
+    note = staticmethod(note)
 
     def end(self):
         print("1..%d" % self.count, flush=True)

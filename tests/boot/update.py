@@ -18,8 +18,8 @@ import sys
 import threading
 import time
 
-from boot import equal, overlay, require
-from box import PROMPT, ROOT, Box, Failure
+from boot import overlay
+from box import PROMPT, ROOT, Box, Failure, equal, require
 from disk import tool
 from tap import Tap
 

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(switch.ROOT, "tests", "boot"))
 sys.path.insert(0, os.path.join(switch.ROOT, "tools"))
 import box as qemu  # noqa: E402
 import disk  # noqa: E402
-from boot import equal, require  # noqa: E402
+from box import equal, require  # noqa: E402
 from inventory import NEVER_SERVES, PATCHES  # noqa: E402
 from tap import Tap  # noqa: E402
 
