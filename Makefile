@@ -404,7 +404,7 @@ test-power: all build/saboteur ## 20 power cuts during key writes, and 20 during
 # PROFILE_TESTS="name name" runs only these of switch, cuts, full.
 PROFILE_TESTS ?=
 .PHONY: test-profiles
-test-profiles: all ## eight profiles switched on the serial line of a box that serves; power cuts; a full disk
+test-profiles: all ## nine profiles switched on the serial line of a box that serves; power cuts; a full disk
 	@$(PYTHON) tests/precision/box.py $(PROFILE_TESTS)
 
 soak-power: all ## 50 power cuts during key writes, a new seed each time

@@ -3,7 +3,7 @@
     box.py               all parts: switch, cuts, full
     box.py NAME ... [--patches N] [--cuts N] [--seed N]      only these, only so many
 
-switch boots once: each of the eight patches of tools/inventory.py goes into a profile of the operator's, is proven and
+switch boots once: each patch of tools/inventory.py that may serve goes into a profile of the operator's, is proven and
 serves while clients stream.  Every answer, with the logarithms of its probabilities, must be what a fresh engine on this
 machine says under that profile, and no request may be lost.  cuts kills QEMU at random moments of `profile copy`, `row`,
 `rollback` and `set`: what serves afterwards is what was acknowledged last or what was asked for, whole.  full fills the
