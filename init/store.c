@@ -40,6 +40,14 @@ static const char *file_path(char path[PATH_BYTES], const char *folder, const ch
     return snprintf(path, PATH_BYTES, "%s/%s", folder, name) < PATH_BYTES ? path : "";
 }
 
+/* The bits of what is there of a model on its way. */
+static const char *have_path(char path[PATH_BYTES], const struct store *s, const char *name)
+{
+    char file[MODEL_NAME_CHARS + sizeof ".have"];
+    snprintf(file, sizeof file, "%s.have", name);
+    return path_of(path, s, INCOMING, file);
+}
+
 static bool is_folder(const char *path)
 {
     struct stat st;
@@ -101,6 +109,12 @@ static size_t have_bytes(const struct store *s)
     return ((size_t)s->leaves.count + 7) / 8;
 }
 
+static bool save_have(const struct store *s, const char *name)
+{
+    char path[PATH_BYTES];
+    return file_save(have_path(path, s, name), (const char *)s->have, have_bytes(s), geteuid());
+}
+
 static bool has(const struct store *s, uint32_t leaf)
 {
     return (s->have[leaf / 8] >> leaf % 8 & 1) != 0;
@@ -118,20 +132,18 @@ static uint32_t count_missing(const struct store *s)
 static bool open_incoming(struct store *s, const char *name, char folder[PATH_BYTES],
                           struct text *said)
 {
-    char path[PATH_BYTES], have_name[MODEL_NAME_CHARS + 8];
+    char path[PATH_BYTES];
     if (!modelplan_name_good(name) || !is_folder(path_of(folder, s, INCOMING, name)))
         return refuse(said, name, "no such model is on its way; `model receive NAME` begins one");
     const char *wrong = load_leaves(s, folder);
     if (wrong != NULL)
         return refuse(said, name, wrong);
-    snprintf(have_name, sizeof have_name, "%s.have", name);
-    ssize_t n = file_load(path_of(path, s, INCOMING, have_name), (char *)s->have, sizeof s->have);
+    ssize_t n = file_load(have_path(path, s, name), (char *)s->have, sizeof s->have);
     if (n == (ssize_t)have_bytes(s))
         return true;
     /* What is not known to be there is asked for again. */
     memset(s->have, 0, sizeof s->have);
-    return file_save(path, (const char *)s->have, have_bytes(s), geteuid()) ||
-           refuse(said, name, strerror(errno));
+    return save_have(s, name) || refuse(said, name, strerror(errno));
 }
 
 /* ---- beginning ----------------------------------------------------------------------------------
@@ -177,7 +189,7 @@ static bool save_part(const char *folder, const char *name, const char *bytes, s
 static bool prepare(struct store *s, const char *name, const char *folder, size_t manifest_n,
                     size_t n)
 {
-    char path[PATH_BYTES], have_name[MODEL_NAME_CHARS + 8];
+    char path[PATH_BYTES];
     path_of(path, s, "", INCOMING);
     if (!folder_make(path, 0755, geteuid()) || !folder_make(folder, 0700, geteuid()))
         return false;
@@ -185,9 +197,7 @@ static bool prepare(struct store *s, const char *name, const char *folder, size_
         if (!take_room(folder, &s->leaves.file[i]))
             return false;
     memset(s->have, 0, sizeof s->have);
-    snprintf(have_name, sizeof have_name, "%s.have", name);
-    return file_save(path_of(path, s, INCOMING, have_name), (const char *)s->have, have_bytes(s),
-                     geteuid()) &&
+    return save_have(s, name) &&
            save_part(folder, LEAVES_FILE, s->text + manifest_n, n - manifest_n) &&
            save_part(folder, LEAVES_MANIFEST, s->text, manifest_n) &&
            sync_path(path_of(path, s, "", INCOMING)) && sync_path(s->root);
@@ -368,7 +378,7 @@ static bool take_file(struct taking *t, store_source source, void *context, stru
 static bool take(struct store *s, const char *name, const char *file, uint32_t first,
                  store_source source, void *context, struct text *said)
 {
-    char folder[PATH_BYTES], path[PATH_BYTES], have_name[MODEL_NAME_CHARS + 8];
+    char folder[PATH_BYTES], path[PATH_BYTES];
     off_t size;
     struct taking t = {.s = s, .next = first, .written = first};
     if (!open_incoming(s, name, folder, said))
@@ -382,8 +392,7 @@ static bool take(struct store *s, const char *name, const char *file, uint32_t f
             close(t.fd);
         return refuse(said, file, "the disk has lost it; `model delete` and begin again");
     }
-    snprintf(have_name, sizeof have_name, "%s.have", name);
-    t.have_fd = file_open(path_of(path, s, INCOMING, have_name), O_WRONLY, &size);
+    t.have_fd = file_open(have_path(path, s, name), O_WRONLY, &size);
     bool good = t.have_fd >= 0 && take_file(&t, source, context, said);
     if (t.have_fd >= 0)
         close(t.have_fd);
@@ -428,26 +437,25 @@ static bool open_to_all(const struct store *s, const char *folder)
 
 static bool finish(struct store *s, const char *name, struct text *said)
 {
-    char folder[PATH_BYTES], place[PATH_BYTES], path[PATH_BYTES], have_name[MODEL_NAME_CHARS + 8];
+    char folder[PATH_BYTES], place[PATH_BYTES], path[PATH_BYTES];
     if (!open_incoming(s, name, folder, said))
         return false;
     if (count_missing(s) > 0)
         return refuse(said, name, "not everything is here; `model missing` tells");
     uint32_t bad = readback(folder, &s->leaves, s->state);
-    snprintf(have_name, sizeof have_name, "%s.have", name);
-    path_of(path, s, INCOMING, have_name);
     if (bad > 0) {
         for (uint32_t i = 0; i < s->leaves.count; i++)
             if (s->state[i] != LEAF_GOOD)
                 s->have[i / 8] = (uint8_t)(s->have[i / 8] & ~(1 << i % 8));
-        file_save(path, (const char *)s->have, have_bytes(s), geteuid());
+        save_have(s, name);
         say_bad(s, bad, said);
         return false;
     }
     if (!open_to_all(s, folder) || rename(folder, path_of(place, s, "", name)) != 0 ||
         !sync_path(s->root))
         return refuse(said, name, strerror(errno));
-    unlink(path); /* what a power cut leaves of it is written over by the next of this name */
+    /* What a power cut leaves of it is written over by the next of this name. */
+    unlink(have_path(path, s, name));
     text_printf(said, "%s is complete: %d files, %.3f GB, read back and good\n", name,
                 s->leaves.files, (double)s->leaves.bytes / GB);
     return true;
@@ -502,15 +510,14 @@ bool store_verify(struct store *s, const char *name, struct text *said)
 
 static bool drop(struct store *s, const char *name, struct text *said)
 {
-    char place[PATH_BYTES], incoming[PATH_BYTES], path[PATH_BYTES], have_name[MODEL_NAME_CHARS + 8];
+    char place[PATH_BYTES], incoming[PATH_BYTES], path[PATH_BYTES];
     bool whole = is_folder(path_of(place, s, "", name));
     bool partial = is_folder(path_of(incoming, s, INCOMING, name));
     if (!whole && !partial)
         return refuse(said, name, "there is no such model");
-    snprintf(have_name, sizeof have_name, "%s.have", name);
     /* Without its manifest a model is no model: nothing half removed is taken for one. */
     unlink(file_path(path, whole ? place : incoming, LEAVES_MANIFEST));
-    unlink(path_of(path, s, INCOMING, have_name));
+    unlink(have_path(path, s, name));
     if ((whole && !remove_folder(place)) || (partial && !remove_folder(incoming)))
         return refuse(said, name, strerror(errno));
     sync_path(s->root);
