@@ -9,7 +9,6 @@
 #include "init/client.h"
 #include "init/confine.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,19 +22,12 @@ static int usage(void)
     return 2;
 }
 
-/* Without Landlock there are still the user and the files' modes. */
-static bool confine(void)
-{
-    return confine_process() == 0 &&
-           (confine_files(NULL, 0) == 0 || errno == ENOSYS || errno == EOPNOTSUPP);
-}
-
 int main(int argc, char **argv)
 {
     char line[CONSOLE_LINE_BYTES + 1], answer[CONSOLE_LINE_BYTES];
     struct text typed = text_over(line, sizeof line), said = text_over(answer, sizeof answer);
     struct request request;
-    if (!confine())
+    if (confine_process() != 0 || confine_no_files() != 0)
         return 2;
     if (argc != 3 || strcmp(argv[1], "-c") != 0)
         return usage();

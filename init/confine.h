@@ -27,6 +27,11 @@ struct file_rule {
  * @err -1 with errno; ENOSYS or EOPNOTSUPP: this kernel has no Landlock and nothing was restricted
  */
 int confine_files(const struct file_rule *rules, size_t rule_count);
+/**
+ * Leaves no file reachable where the kernel can do that; elsewhere the user and the files' modes
+ * are what there is.  @err -1 with errno
+ */
+int confine_no_files(void);
 
 /** Sets no_new_privs, and takes core dumps away for good.  @err -1 with errno */
 int confine_process(void);

@@ -514,13 +514,9 @@ static bool run_pipe(const struct console *c)
 /* ---- start --------------------------------------------------------------------------------------
  */
 
-/* A kernel without Landlock is a developer's machine; the image's own kernel is tested to have it.
- */
 static bool confine(void)
 {
-    if (confine_process() != 0 || confine_capabilities() != 0)
-        return false;
-    return confine_files(NULL, 0) == 0 || errno == ENOSYS || errno == EOPNOTSUPP;
+    return confine_process() == 0 && confine_capabilities() == 0 && confine_no_files() == 0;
 }
 
 static int usage(void)

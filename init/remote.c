@@ -170,8 +170,7 @@ int main(int argc, char **argv)
     sender.name = argv[2];
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (gethostname(sender.host, sizeof sender.host) != 0 || confine_process() != 0 ||
-        confine_capabilities() != 0 ||
-        (confine_files(NULL, 0) != 0 && errno != ENOSYS && errno != EOPNOTSUPP)) {
+        confine_capabilities() != 0 || confine_no_files() != 0) {
         fprintf(stderr, "cannot give up privileges: %s\n", strerror(errno));
         return 2;
     }
