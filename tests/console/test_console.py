@@ -14,6 +14,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "boot"))
+from server import Server  # noqa: E402
 from tap import Tap  # noqa: E402  the same runner as the boots
 
 CONSOLE = os.path.join(ROOT, "build", "host", "console")
@@ -21,37 +22,6 @@ CONSOLE = os.path.join(ROOT, "build", "host", "console")
 os.environ["ASAN_OPTIONS"] = "detect_leaks=0"
 SECONDS = 60  # bound of every run; one takes 0.1
 tap = Tap()
-
-
-class Server:
-    """Answers each request with what `answer` returns: bytes, or None to say nothing."""
-
-    def __init__(self, path, answer):
-        self.requests = []
-        self.answer = answer
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.bind(path)
-        self.socket.listen(8)
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self):
-        while True:
-            client, _ = self.socket.accept()
-            line = b""
-            while not line.endswith(b"\n"):
-                data = client.recv(65536)
-                if not data:
-                    break
-                line += data
-            if line:
-                self.requests.append(json.loads(line))
-                answer = self.answer(self.requests[-1])
-                if answer is not None:
-                    try:
-                        client.sendall(answer)
-                    except OSError:
-                        pass
-            client.close()
 
 
 def run(*argv, stdin=b""):

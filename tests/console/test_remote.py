@@ -13,6 +13,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "boot"))
+from server import Server  # noqa: E402
 from tap import Tap  # noqa: E402  the same runner as the boots
 
 REMOTE = os.path.join(ROOT, "build", "host", "remote")
@@ -33,10 +34,7 @@ class Init:
     def __init__(self, folder):
         self.path = os.path.join(folder, "init.sock")
         self.lines, self.count, self.lock = [], 0, threading.Lock()
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.bind(self.path)
-        self.socket.listen(8)
-        threading.Thread(target=self._serve, daemon=True).start()
+        Server(self.path, self._answer)
 
     def add(self, *texts):
         with self.lock:
@@ -45,27 +43,13 @@ class Init:
                 self.count += 1
             del self.lines[:-RING]
 
-    def _serve(self):
-        while True:
-            client, _ = self.socket.accept()
-            line = b""
-            while not line.endswith(b"\n"):
-                data = client.recv(65536)
-                if not data:
-                    break
-                line += data
-            if line:
-                request = json.loads(line)
-                assert request["command"] == "log-since", request
-                with self.lock:
-                    n = min(self.count - int(request["args"][0]), len(self.lines))
-                    kept = self.lines[len(self.lines) - n:]
-                    text = "%d\n" % self.count + "".join(l + "\n" for l in kept)
-                try:
-                    client.sendall(json.dumps({"ok": True, "text": text}).encode() + b"\n")
-                except OSError:
-                    pass
-            client.close()
+    def _answer(self, request):
+        require(request["command"] == "log-since", request)
+        with self.lock:
+            n = min(self.count - int(request["args"][0]), len(self.lines))
+            kept = self.lines[len(self.lines) - n:]
+            text = "%d\n" % self.count + "".join(l + "\n" for l in kept)
+        return json.dumps({"ok": True, "text": text}).encode() + b"\n"
 
 
 class Sender:
