@@ -4,6 +4,7 @@
 # Counts the TAP lines of each.  A suite is only believed when it ended by itself, with status 0 or
 # with failures of its own, having run what its plan promised: a crash, a time-out, no test at all or
 # a short plan counts as one more failure, under the suite's name.  Skipped tests count as neither.
+# Suites named `+NAME` run one after another beside the others: they mostly wait for an emulated machine.
 # The last line is `N passed, N failed`; the exit status is 1 when anything failed.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -39,8 +40,10 @@ distrust() {
     fi
 }
 
+# Runs a suite and reports it whole, in one go, so that the two lanes do not mix; what it counted goes to $COUNTS.
 run_suite() {
-    local name=$1 limit=$2 command=$3 out=$OUT/$1.tap status reason start=$SECONDS
+    local name=$1 limit=$2 command=$3 out=$OUT/$1.tap start=$SECONDS
+    local status reason passed failed skipped planned
     timeout --kill-after=$KILL_AFTER "$limit" bash -c "$command" >"$out" 2>&1 </dev/null
     status=$?
     read -r passed failed skipped planned <<<"$(tap_count "$out")"
@@ -48,13 +51,15 @@ run_suite() {
     if [ -n "$reason" ]; then
         failed=$((failed + 1))
     fi
-    if [ "$failed" -gt 0 ]; then
-        sed 's/^/    /' "$out"
-    fi
-    printf '%-20s %4d passed %3d failed %3d skipped %5d s%s\n' "$name" "$passed" "$failed" "$skipped" \
-        $((SECONDS - start)) "${reason:+   not ok $name: $reason}"
-    total_passed=$((total_passed + passed))
-    total_failed=$((total_failed + failed))
+    {
+        flock 9
+        if [ "$failed" -gt 0 ]; then
+            sed 's/^/    /' "$out"
+        fi
+        printf '%-20s %4d passed %3d failed %3d skipped %5d s%s\n' "$name" "$passed" "$failed" "$skipped" \
+            $((SECONDS - start)) "${reason:+   not ok $name: $reason}"
+        echo "$name $passed $failed" >&9
+    } 9>>"$COUNTS"
 }
 
 selected() {
@@ -66,21 +71,29 @@ selected() {
     return 1
 }
 
+# The suites of lane $1 (`+` or nothing), in the order of the list.
+run_lane() {
+    local lane=$1 name limit command
+    while read -r name limit command; do
+        case $name in '' | '#'*) continue ;; +*) [ "$lane" = + ] || continue ;; *) [ -z "$lane" ] || continue ;; esac
+        if selected "${name#+}"; then
+            run_suite "${name#+}" "$limit" "$command"
+        fi
+    done <"$LIST"
+}
+
 wanted=("$@")
-total_passed=0 total_failed=0 ran=" "
 mkdir -p "$OUT"
-while read -r name limit command; do
-    case $name in '' | '#'*) continue ;; esac
-    if selected "$name"; then
-        run_suite "$name" "$limit" "$command"
-        ran+="$name "
-    fi
-done <"$LIST"
+COUNTS=$(mktemp "$OUT/counts.XXXXXX")
+trap 'rm -f "$COUNTS"' EXIT
+run_lane + &
+run_lane ""
+wait
 for name in "${wanted[@]}"; do
-    if [[ $ran != *" $name "* ]]; then
+    if ! grep -q "^$name " "$COUNTS"; then
         echo "not ok $name: no such suite in $LIST"
-        total_failed=$((total_failed + 1))
+        echo "$name 0 1" >>"$COUNTS"
     fi
 done
-echo "$total_passed passed, $total_failed failed"
-[ "$total_failed" -eq 0 ] && [ "$total_passed" -gt 0 ]
+awk '{ passed += $2; failed += $3 }
+     END { printf "%d passed, %d failed\n", passed, failed; exit failed > 0 || passed == 0 }' "$COUNTS"

@@ -22,7 +22,7 @@ check() {
     fi
 }
 
-echo 1..12
+echo 1..15
 check "all good" "a 5 printf '1..2\nok 1 - x\nok 2 - y\n'" "2 passed, 0 failed" 0
 check "a failed test" "a 5 printf '1..2\nok 1 - x\nnot ok 2 - y\n'; exit 1" "1 passed, 1 failed" 1
 check "a failed test with status 0" "a 5 echo not ok 1 - y" "0 passed, 1 failed" 1
@@ -35,4 +35,9 @@ check "a time-out" "a 1 echo ok 1 - x; sleep 30" "1 passed, 1 failed" 1
 check "a skipped test is no pass" "a 5 echo 'ok 1 # SKIP no such ISA'" "0 passed, 0 failed" 1
 check "no suites" "# nothing" "0 passed, 0 failed" 1
 check "an unknown suite" "a 5 echo ok 1 - x" "0 passed, 1 failed" 1 "b"
+check "two lanes, both counted" $'a 5 echo ok 1 - x\n+b 5 echo ok 1 - y; echo not ok 2 - z' "2 passed, 1 failed" 1
+check "a lane by name" $'a 5 echo ok 1 - x\n+b 5 echo ok 1 - y' "1 passed, 0 failed" 0 b
+# Each waits for the other: one after another, both would end by their limits.
+check "lanes run beside each other" "a 9 touch $dir/a; until [ -e $dir/b ]; do sleep 0.1; done; echo ok 1 - x
++b 9 touch $dir/b; until [ -e $dir/a ]; do sleep 0.1; done; echo ok 1 - y" "2 passed, 0 failed" 0
 exit $failures
