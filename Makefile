@@ -262,8 +262,12 @@ build/gpu.root: build/driver $(if $(DRIVER),$(DRIVER) $(DRIVER_PINS) $(WORKER) c
 build/v4box.img: build/v4box.efi build/bundle config/disk.txt tools/disk.sh
 	@tools/disk.sh build $(UPDATE_SECRET)
 
-build/v4box.update: build/v4box.efi build/bundle
-	@build/bundle sign --secret $(UPDATE_SECRET) --program $< --out $@
+# With the GPU payload of a build with a driver; LEAN=1 leaves it out, for boxes that have it already.
+PAYLOAD = $(if $(DRIVER),$(if $(LEAN),,--payload build/gpu.img))
+build/lean: FORCE
+	@mkdir -p $(@D); cmp -s $@ - <<<'$(LEAN)' || echo '$(LEAN)' >$@
+build/v4box.update: build/v4box.efi build/bundle build/lean
+	@build/bundle sign --secret $(UPDATE_SECRET) --program $< $(PAYLOAD) --out $@
 
 .PHONY: update check-update test-update
 update: build/v4box.update ## a signed update: ssh admin@BOX update <build/v4box.update

@@ -5,6 +5,8 @@
 #ifndef V4BOX_CONFIG_SLOTS_H
 #define V4BOX_CONFIG_SLOTS_H
 
+#include <stdint.h>
+
 /* ---- the EFI partition ----------------------------------------------------------------------- */
 #define SLOT_COUNT        2
 #define SLOT_PROGRAM_PATH "EFI/v4box/%c.efi"     /* 'a', 'b': the whole system in one EFI program */
@@ -46,8 +48,12 @@
 #define UPDATE_STATE     "/run/v4box/slots" /* what init tells the updater */
 #define UPDATE_KEY       "/etc/update.pub"
 #define UPDATE_BYTES_MAX (16 * 1024 * 1024) /* of one program; tools/uki.sh has the same limit */
-#define UPDATE_MS        3600000 /* for all of it: 16 MB over 64 kbit/s take 34 minutes */
-#define UPDATE_ANSWER_MS 120000  /* writing and reading back 16 MB; the firmware's variables */
+/* Of a GPU payload with its hashes: libcuda, its compiler, firmware and modules take 260 MB, NCCL
+   as much again; the partitions of config/disk.txt have this size. */
+#define PAYLOAD_BYTES_MAX (UINT64_C(1024) * 1024 * 1024)
+/* For all of it: 16 MB over 64 kbit/s take 34 minutes, 260 MB over 1 Mbit/s as long. */
+#define UPDATE_MS        3600000
+#define UPDATE_ANSWER_MS 120000 /* writing and reading back 16 MB; the firmware's variables */
 #define UPDATE_BOARD     "v4box-x86_64"
 #define UPDATE_FILE      "v4box.update" /* of a USB stick */
 #define FETCH_STALL_MS   30000          /* a server that says nothing for so long has gone */

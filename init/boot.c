@@ -101,18 +101,27 @@ static bool step_options(struct box *box)
     return n > 0;
 }
 
-enum load_result { LOADED, LOAD_NO_FILE, LOAD_NO_DEVICE, LOAD_REFUSED };
+enum load_result { LOADED, LOAD_NO_DEVICE, LOAD_NO_FILE, LOAD_UNSIGNED, LOAD_REFUSED };
 
 static enum load_result load_module(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return LOAD_NO_FILE;
-    enum load_result result = LOADED;
-    if (syscall(SYS_finit_module, fd, "", 0) != 0 && errno != EEXIST)
-        result = errno == ENODEV ? LOAD_NO_DEVICE : LOAD_REFUSED;
+    int code = syscall(SYS_finit_module, fd, "", 0) == 0 ? 0 : errno;
     close(fd);
-    return result;
+    switch (code) {
+    case 0:
+    case EEXIST:
+        return LOADED;
+    case ENODEV:
+        return LOAD_NO_DEVICE;
+    case EPERM: /* of a kernel that is locked down, as under Secure Boot */
+    case EKEYREJECTED:
+        return LOAD_UNSIGNED;
+    default:
+        return LOAD_REFUSED;
+    }
 }
 
 /* Each line is something that people must know. */
@@ -122,32 +131,34 @@ static void note_lines(struct box *box, char *lines)
         storage_note(&box->storage, &box->journal, "%s", line);
 }
 
-/* Loads the modules of a list, a path a line; false: there is none. */
-static bool load_list(struct box *box, const char *path_of_list)
+/* Loads the modules of a list, a path a line; how many the kernel did not take, -1: no list. */
+static int load_list(struct box *box, const char *path_of_list)
 {
     static const char *const COMPLAINTS[] = {
         [LOAD_NO_FILE] = "cannot open it",
+        [LOAD_UNSIGNED] = "the kernel refused it: not signed by a key that it trusts",
         [LOAD_REFUSED] = "the kernel refused it; the list may have it before what it needs",
     };
     static char list[BOOT_MODULES_MAX * 128];
     size_t n = read_small(path_of_list, list, sizeof list - 1);
     list[n] = '\0';
-    int loaded = 0, wanted = 0;
+    int loaded = 0, wanted = 0, refused = 0;
     for (char *path = strtok(list, "\n"); path != NULL; path = strtok(NULL, "\n")) {
         enum load_result result = load_module(path);
         wanted++;
         loaded += result == LOADED;
-        /* A driver without its device is no fault. */
-        if (result == LOAD_NO_FILE || result == LOAD_REFUSED)
-            journal_printf(&box->journal, "init", "%s: %s", path, COMPLAINTS[result]);
+        if (result == LOADED || result == LOAD_NO_DEVICE) /* which is no fault of a driver */
+            continue;
+        refused++;
+        journal_printf(&box->journal, "init", "%s: %s", path, COMPLAINTS[result]);
     }
     journal_printf(&box->journal, "init", "modules: %d of %d", loaded, wanted);
-    return n > 0;
+    return n > 0 ? refused : -1;
 }
 
 static bool step_modules(struct box *box)
 {
-    return load_list(box, BOX_MODULES);
+    return load_list(box, BOX_MODULES) >= 0;
 }
 
 /* Everything that is ever loaded is loaded before the seal. */
@@ -166,8 +177,10 @@ static bool step_gpu(struct box *box)
         journal_printf(&box->journal, "init", "%s", bytes);
     journal_printf(&box->journal, "init", "gpu: driver %s, whole, on %s", box->gpu.verity.version,
                    box->gpu.device);
-    good = write_small("/sys/module/firmware_class/parameters/path", BOX_GPU "/firmware") &&
-           load_list(box, BOX_GPU_MODULES) && gpu_make_nodes(BOX_UID_ENGINE);
+    box->gpu.sound =
+        write_small("/sys/module/firmware_class/parameters/path", BOX_GPU "/firmware") &&
+        load_list(box, BOX_GPU_MODULES) == 0;
+    good = box->gpu.sound && gpu_make_nodes(BOX_UID_ENGINE);
     if (good)
         box->options.value[OPTION_WORKER] = BOX_GPU_WORKER;
     return good;

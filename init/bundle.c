@@ -7,7 +7,8 @@
 #define SIGNATURE_AT 8
 #define SIGNED_AT    (SIGNATURE_AT + crypto_sign_BYTES)
 #define SIGNED_BYTES (BUNDLE_HEADER_BYTES - SIGNED_AT)
-#define ZEROS_AT     176
+#define PAYLOAD_AT   176
+#define ZEROS_AT     184
 
 static const char MAGIC[8] = "V4BOXUP1";
 
@@ -60,8 +61,11 @@ const char *bundle_check_header(struct bundle *b, const uint8_t *bytes, size_t n
     read.floor = get64(bytes + 128);
     read.program_bytes = get64(bytes + 136);
     memcpy(read.hash, bytes + 144, BUNDLE_HASH_BYTES);
+    read.payload_bytes = get64(bytes + PAYLOAD_AT);
     if (read.program_bytes == 0 || read.program_bytes > UPDATE_BYTES_MAX)
         return "the program's size is out of bounds";
+    if (read.payload_bytes > PAYLOAD_BYTES_MAX)
+        return "the GPU payload's size is out of bounds";
     if (read.floor > read.sequence)
         return "the floor is above the sequence";
     *b = read;
@@ -90,6 +94,7 @@ void bundle_sign(uint8_t header[BUNDLE_HEADER_BYTES], const struct bundle *b,
     put64(header + 128, b->floor);
     put64(header + 136, b->program_bytes);
     memcpy(header + 144, b->hash, BUNDLE_HASH_BYTES);
+    put64(header + PAYLOAD_AT, b->payload_bytes);
     crypto_sign_detached(header + SIGNATURE_AT, NULL, header + SIGNED_AT, SIGNED_BYTES, secret);
 }
 

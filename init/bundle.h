@@ -1,5 +1,6 @@
 /*
- * A signed update: a header of fixed size, then one EFI program that is the whole system.
+ * A signed update: a header of fixed size, then one EFI program that is the whole system, then the
+ * GPU payload, when it brings one.  What that must be, the program says itself (init/uki.h).
  *
  *   0    8   "V4BOXUP1"
  *   8    64  ed25519 signature of bytes 72 to 255
@@ -9,11 +10,13 @@
  *   128  8   floor: once this release is good, the box takes no sequence below it
  *   136  8   bytes of the program
  *   144  32  SHA-256 of the program
- *   176  80  zeros
- *   256      the program, and nothing behind it
+ *   176  8   bytes of the GPU payload (init/payload.h), 0: it brings none
+ *   184  72  zeros
+ *   256      the program, the payload, and nothing behind them
  *
- * Numbers are little-endian.  The signature covers the length and the hash, so all that follows is
- * known to be whole before a byte of it is used.  Knows no disk and no slot.
+ * Numbers are little-endian.  The signature covers the length and the hash, and the program has
+ * the root of the payload's hashes, so all that follows is known to be whole before it is used.
+ * Knows no disk and no slot.
  */
 #ifndef V4BOX_INIT_BUNDLE_H
 #define V4BOX_INIT_BUNDLE_H
@@ -34,7 +37,7 @@
 struct bundle {
     char board[BUNDLE_BOARD_BYTES + 1];
     char version[BUNDLE_VERSION_BYTES + 1];
-    uint64_t sequence, floor, program_bytes;
+    uint64_t sequence, floor, program_bytes, payload_bytes;
     uint8_t hash[BUNDLE_HASH_BYTES];
 };
 

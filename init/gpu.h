@@ -16,6 +16,7 @@
 struct gpu {
     bool wanted; /* the system names a payload */
     bool ready;  /* it is whole, and mounted at BOX_GPU */
+    bool sound;  /* and the kernel has taken its modules; there may be no card for them */
     char device[STORAGE_NAME_BYTES];
     struct verity verity;
 };

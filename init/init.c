@@ -487,23 +487,27 @@ static void tell_updater(void)
     struct text t = text_over(bytes, sizeof bytes);
     if (!box.slots.known)
         return;
-    slots_tell(&box.slots, box.storage.disk.device[DISK_ESP], &t);
+    const char(*device)[STORAGE_NAME_BYTES] = box.storage.disk.device;
+    slots_tell(&box.slots, device[DISK_ESP], device[DISK_GPU_A], device[DISK_GPU_B], &t);
     if (!file_save(UPDATE_STATE, t.data, t.len, BOX_UID_ROOT))
         journal_printf(&box.journal, "init", "%s: %s", UPDATE_STATE, strerror(errno));
 }
 
-/* The engine, and the front without which nobody reaches it; failed when one of them is. */
+/* The engine, and the front without which nobody reaches it; failed when one of them is.  So is the
+ * trial of a system whose GPU payload is of no use: the box would go on without its cards. */
 static struct gate_engine engine_now(const char **failed)
 {
     struct gate_engine engine = {.wanted = false};
     *failed = NULL;
+    if (box.slots.running != box.slots.good && box.gpu.wanted && !box.gpu.sound)
+        *failed = "the GPU payload can not be used";
     for (int i = 0; i < services.count; i++) {
         const struct child *c = &services.child[i];
         bool is_engine = strcmp(c->spec->name, "engine") == 0;
         if (is_engine)
             engine = (struct gate_engine){true, c->life.state, c->started_ms};
         if (c->life.state == SERVICE_FAILED && (is_engine || strcmp(c->spec->name, "front") == 0))
-            *failed = c->spec->name;
+            *failed = is_engine ? "the engine crashes" : "the front crashes";
     }
     if (*failed != NULL)
         engine.state = SERVICE_FAILED;
@@ -526,8 +530,7 @@ static void confirm_start(void)
 /* Another start helps only where there is another slot, or where starts are counted. */
 static void give_up_start(const char *failed)
 {
-    char reason[64];
-    snprintf(reason, sizeof reason, failed != NULL ? "the %s crashes" : "no token in time", failed);
+    const char *reason = failed != NULL ? failed : "no token in time";
     bool trial = box.slots.running != box.slots.good;
     bool again = box.slots.known && (trial || box.storage.config == STORAGE_DISK);
     journal_printf(&box.journal, "init", "this start is no good: %s%s", reason,

@@ -314,9 +314,12 @@ bool slots_forget_tries(struct slots *s)
     return save(s);
 }
 
-void slots_tell(const struct slots *s, const char *esp, struct text *t)
+void slots_tell(const struct slots *s, const char *esp, const char *gpu_a, const char *gpu_b,
+                struct text *t)
 {
     keyfile_add(t, "esp", esp);
+    keyfile_add(t, "gpu-a", gpu_a);
+    keyfile_add(t, "gpu-b", gpu_b);
     add_slot(t, "running", s->running);
     add_slot(t, "good", s->good);
     keyfile_add(t, "confirmed", s->confirmed ? "yes" : "no");

@@ -73,7 +73,9 @@ const char *slots_try(struct slots *s, int slot, const char *version);
 /** An operator's reboot is no failed start.  @err false with errno */
 bool slots_forget_tries(struct slots *s);
 
-/** What the updater has to know, as a file; `esp` is the device. */
-void slots_tell(const struct slots *s, const char *esp, struct text *t);
+/** What the updater has to know, as a file; with the devices of the EFI partition and of the two
+ * for GPU payloads ("": none). */
+void slots_tell(const struct slots *s, const char *esp, const char *gpu_a, const char *gpu_b,
+                struct text *t);
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * The updater: takes a signed update from the console, checks all of it, writes it into the slot
- * that does not run, reads it back, and asks init to try it.  The one program that looks at bytes
- * of an update; init never does.  A request's memory and its view of the EFI partition end with it.
+ * that does not run, reads it back, and asks init to try it.  A GPU payload is too large to be
+ * kept: it is checked and written piece by piece.  The one program that looks at bytes of an
+ * update; init never does.  A request's memory and its view of the EFI partition end with it.
  *
  *   updater serve   answers on UPDATE_SOCK: update (bytes follow), update fetch, update usb, update
  *                   status, rollback, secure-boot, secure-boot enrol (bytes follow)
@@ -16,11 +17,14 @@
 #include "init/esp.h"
 #include "init/fetch.h"
 #include "init/files.h"
+#include "init/install.h"
 #include "init/journal.h"
 #include "init/keyfile.h"
+#include "init/payload.h"
 #include "init/secure.h"
 #include "init/servant.h"
 #include "init/stick.h"
+#include "init/uki.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -39,7 +43,8 @@
 struct job {
     const struct asked *asked; /* borrows; NULL: nobody asked */
     char esp[STORAGE_NAME_BYTES];
-    int running, good; /* letters, '-': none */
+    char gpu[SLOT_COUNT][STORAGE_NAME_BYTES]; /* the partitions for payloads; "": none */
+    int running, good;                        /* letters, '-': none */
     bool confirmed, rescue;
     char pending[2], outcome[KEYFILE_VALUE_BYTES];
     uint8_t key[BUNDLE_KEY_BYTES];
@@ -47,6 +52,7 @@ struct job {
 };
 
 static uint8_t program[UPDATE_BYTES_MAX + 1], copy[UPDATE_BYTES_MAX + 1];
+static struct payload payload;
 static struct client client; /* large: it holds whole answers */
 
 /* ---- what init says ----------------------------------------------------------------------------
@@ -57,6 +63,8 @@ static bool take_state(void *context, const char *key, const char *value)
     struct job *job = context;
     if (strcmp(key, "esp") == 0)
         snprintf(job->esp, sizeof job->esp, "%.*s", STORAGE_NAME_BYTES - 1, value);
+    else if (strcmp(key, "gpu-a") == 0 || strcmp(key, "gpu-b") == 0)
+        snprintf(job->gpu[key[4] - 'a'], STORAGE_NAME_BYTES, "%.*s", STORAGE_NAME_BYTES - 1, value);
     else if (strcmp(key, "running") == 0)
         job->running = value[0];
     else if (strcmp(key, "good") == 0)
@@ -139,6 +147,20 @@ static const char *slot_whole(const struct job *job, int slot, struct bundle *b)
     return bundle_check_program(b, program, (size_t)n);
 }
 
+/* Of the program in `program`: which partition has its GPU payload; -1: it names none. */
+static const char *slot_payload(const struct job *job, int slot, const struct bundle *b, int *found,
+                                struct verity *v)
+{
+    bool named;
+    *found = -1;
+    const char *wrong = uki_payload(v, &named, program, (size_t)b->program_bytes);
+    if (wrong != NULL || !named)
+        return wrong;
+    if (payload_plan(&payload, v))
+        *found = payload_find(&payload, job->gpu, slot - 'a');
+    return *found >= 0 ? NULL : "its GPU payload is on no partition, or damaged";
+}
+
 static bool mounted(const struct job *job, bool writable, struct text *text)
 {
     if (esp_mount(job->esp, writable))
@@ -181,8 +203,8 @@ static const char *too_old(const struct job *job, const struct bundle *b)
     return NULL;
 }
 
-/* Everything there is to check, before anything is written. */
-static const char *take_update(const struct job *job, struct bundle *b,
+/* Everything of the system itself that there is to check, before anything is written. */
+static const char *take_system(const struct job *job, struct bundle *b,
                                uint8_t header[BUNDLE_HEADER_BYTES])
 {
     if (job->running != job->good)
@@ -191,56 +213,132 @@ static const char *take_update(const struct job *job, struct bundle *b,
     const char *wrong = bundle_check_header(b, header, n, job->key);
     if (wrong == NULL)
         wrong = too_old(job, b);
-    if (wrong == NULL) /* one byte more than it may have, to see that there is none */
-        wrong = bundle_check_program(
-            b, program, servant_receive(job->asked, program, (size_t)b->program_bytes + 1));
+    if (wrong != NULL)
+        return wrong;
+    /* One byte more than it may have, to see that there is none. */
+    size_t beyond = b->payload_bytes == 0;
+    return bundle_check_program(
+        b, program, servant_receive(job->asked, program, (size_t)b->program_bytes + beyond));
+}
+
+/* What is being installed, and where. */
+struct place {
+    const struct job *job;
+    int slot;
+    int gpu; /* the partition that the payload goes to; -1: none comes */
+};
+
+static size_t receive(void *place, void *bytes, size_t n)
+{
+    return servant_receive(((struct place *)place)->job->asked, bytes, n);
+}
+
+/* Which payload the system needs, that it comes or is here, and the tree of its hashes. */
+static const char *take_payload(struct place *place, const struct bundle *b)
+{
+    const struct job *job = place->job;
+    struct verity v;
+    bool named;
+    const char *wrong = uki_payload(&v, &named, program, (size_t)b->program_bytes);
+    if (wrong != NULL || (!named && b->payload_bytes == 0))
+        return wrong;
+    if (!named)
+        return "it brings a GPU payload that its program does not name";
+    if (!payload_plan(&payload, &v))
+        return "its GPU payload is larger than any may be";
+    if (b->payload_bytes == 0)
+        return payload_find(&payload, job->gpu, place->slot - 'a') >= 0
+                   ? NULL
+                   : "its program names a GPU payload that it does not bring and the box does not "
+                     "have";
+    if (b->payload_bytes != payload_bytes(&payload))
+        return "its GPU payload has not the size that its program names";
+    place->gpu = payload_open(&payload, job->gpu, place->slot - 'a', &wrong);
+    return wrong != NULL ? wrong : payload_take_hashes(&payload, receive, place);
+}
+
+static const char *put_file(const struct place *place, const char *format, const uint8_t *bytes,
+                            size_t n)
+{
+    char path[64];
+    if (!esp_mount(place->job->esp, true))
+        return strerror(errno);
+    bool good = esp_write(slot_path(path, format, place->slot), bytes, n);
+    int code = errno;
+    if (!esp_unmount() && good)
+        return strerror(errno);
+    return good ? NULL : strerror(code);
+}
+
+static const char *put_header(void *context, const uint8_t header[BUNDLE_HEADER_BYTES])
+{
+    return put_file(context, SLOT_HEADER_PATH, header, BUNDLE_HEADER_BYTES);
+}
+
+static const char *put_program(void *context, const uint8_t *bytes, size_t n)
+{
+    return put_file(context, SLOT_PROGRAM_PATH, bytes, n);
+}
+
+static const char *put_payload(void *context)
+{
+    struct place *place = context;
+    uint64_t bad;
+    uint8_t beyond;
+    const char *wrong = payload_take_data(&payload, receive, place, place->gpu);
+    if (wrong == NULL && receive(place, &beyond, 1) != 0)
+        wrong = "there are bytes behind the GPU payload";
+    if (wrong == NULL && !payload_check(&payload, place->gpu, &bad))
+        wrong = "the GPU payload was written, and reads back as something else";
     return wrong;
 }
 
-/* The header goes first and comes last: without it the slot is not used, whatever it holds. */
-static bool write_slot(const struct job *job, int slot, const struct bundle *b,
+static bool write_slot(struct place *place, const struct bundle *b,
                        const uint8_t header[BUNDLE_HEADER_BYTES], struct text *text)
 {
-    static const uint8_t NOTHING[BUNDLE_HEADER_BYTES];
-    char path[64], header_path[64];
     struct bundle read;
-    slot_path(path, SLOT_PROGRAM_PATH, slot);
-    slot_path(header_path, SLOT_HEADER_PATH, slot);
-    if (!mounted(job, true, text))
-        return false;
-    bool good = esp_write(header_path, NOTHING, sizeof NOTHING) &&
-                esp_write(path, program, (size_t)b->program_bytes) &&
-                esp_write(header_path, header, BUNDLE_HEADER_BYTES);
-    int code = errno;
-    if (!esp_unmount() || !good) {
-        text_printf(text, "slot %c can not be written: %s", slot, strerror(good ? errno : code));
+    struct install install = {.context = place,
+                              .header = header,
+                              .program = program,
+                              .program_bytes = (size_t)b->program_bytes,
+                              .put_header = put_header,
+                              .put_program = put_program,
+                              .put_payload = place->gpu < 0 ? NULL : put_payload};
+    const char *wrong = install_run(&install);
+    if (wrong != NULL) {
+        text_printf(text, "slot %c could not be written, and is not to be used now: %s",
+                    place->slot, wrong);
         return false;
     }
-    if (!mounted(job, false, text))
+    if (!mounted(place->job, false, text))
         return false;
-    const char *wrong =
-        slot_whole(job, slot, &read); /* from the disk: nothing is cached any more */
+    wrong =
+        slot_whole(place->job, place->slot, &read); /* from the disk: nothing is cached any more */
     esp_unmount();
     if (wrong != NULL)
-        text_printf(text, "slot %c was written, but %s", slot, wrong);
+        text_printf(text, "slot %c was written, but %s", place->slot, wrong);
     return wrong == NULL;
 }
 
 static bool command_update(const struct job *job, struct text *text)
 {
     struct bundle b;
+    struct place place = {.job = job, .slot = other_slot(job), .gpu = -1};
     uint8_t header[BUNDLE_HEADER_BYTES];
-    int slot = other_slot(job);
-    const char *wrong = take_update(job, &b, header);
+    const char *wrong = take_system(job, &b, header);
+    if (wrong == NULL)
+        wrong = take_payload(&place, &b);
     if (wrong != NULL) {
         text_printf(text, "refused, nothing was written: %s", wrong);
         return false;
     }
-    fprintf(stderr, "updater: %s goes into slot %c\n", b.version, slot);
-    if (!write_slot(job, slot, &b, header, text))
+    fprintf(stderr, "updater: %s goes into slot %c%s\n", b.version, place.slot,
+            place.gpu < 0 ? "" : ", with its GPU payload");
+    if (!write_slot(&place, &b, header, text))
         return false;
-    text_printf(text, "%s is in slot %c; ", b.version, slot);
-    return try_slot(slot, &b, text);
+    text_printf(text, "%s is in slot %c%s; ", b.version, place.slot,
+                place.gpu < 0 ? "" : ", with its GPU payload");
+    return try_slot(place.slot, &b, text);
 }
 
 /* The same, whose bytes come from another place than the console. */
@@ -258,7 +356,7 @@ _Noreturn static void fetch(const struct fetch *from, int out, int why)
 {
     const char *wrong = "it can not be confined";
     if (confine_user(BOX_UID_FETCH) == 0 && confine_files(NULL, 0) == 0)
-        wrong = fetch_run(from, out, BUNDLE_HEADER_BYTES + UPDATE_BYTES_MAX);
+        wrong = fetch_run(from, out, BUNDLE_HEADER_BYTES + UPDATE_BYTES_MAX + PAYLOAD_BYTES_MAX);
     if (wrong != NULL)
         dprintf(why, "%s", wrong);
     _exit(0);
@@ -310,12 +408,18 @@ static bool command_status(const struct job *job, struct text *text)
         return false;
     for (int slot = 'a'; slot < 'a' + SLOT_COUNT; slot++) {
         struct bundle b;
+        struct verity v;
+        int gpu = -1;
         const char *wrong = slot_whole(job, slot, &b);
+        if (wrong == NULL)
+            wrong = slot_payload(job, slot, &b, &gpu, &v);
         text_printf(text, "slot %c: ", slot);
         if (wrong == NULL)
             text_printf(text, "%s, sequence %" PRIu64, b.version, b.sequence);
         else
             text_printf(text, "not to be used: %s", wrong);
+        if (gpu >= 0)
+            text_printf(text, ", driver %s on %s", v.version, job->gpu[gpu]);
         text_printf(text, "%s%s\n", slot == job->good ? ", good" : "",
                     slot != job->running ? ""
                     : job->confirmed     ? ", runs"
@@ -335,13 +439,16 @@ static bool command_status(const struct job *job, struct text *text)
 static bool command_rollback(const struct job *job, struct text *text)
 {
     struct bundle b;
-    int slot = other_slot(job);
+    struct verity v;
+    int slot = other_slot(job), gpu;
     if (!mounted(job, false, text))
         return false;
     const char *wrong = slot_whole(job, slot, &b);
     esp_unmount();
     if (wrong == NULL && b.sequence < box_floor())
         wrong = "it is below the floor of this box";
+    if (wrong == NULL)
+        wrong = slot_payload(job, slot, &b, &gpu, &v);
     if (wrong != NULL) {
         text_printf(text, "slot %c is not to be used: %s", slot, wrong);
         return false;

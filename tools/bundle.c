@@ -2,16 +2,19 @@
  * bundle: makes, signs and shows updates (format: init/bundle.h).
  *
  *   bundle keygen SECRET_FILE PUBLIC_FILE
- *   bundle sign --secret FILE --program FILE --out FILE [--header-only]
+ *   bundle sign --secret FILE --program FILE [--payload FILE] --out FILE [--header-only]
  *               [--version TEXT] [--sequence N] [--floor N] [--board TEXT]
  *   bundle show --public FILE BUNDLE
  *
  * Version, sequence and floor are those of config/version.h unless told otherwise.  A secret file
- * holds 64 bytes in hexadecimal, a public one 32.  Exit codes: 0 good, 2 anything else.
+ * holds 64 bytes in hexadecimal, a public one 32.  A payload is a gpu.img of tools/payload.sh, and
+ * must be the one that the program names.  Exit codes: 0 good, 2 anything else.
  */
 #include "init/bundle.h"
 #include "config/slots.h"
 #include "config/version.h"
+#include "init/payload.h"
+#include "init/uki.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,6 +27,7 @@
 #define HEX_BYTES (2 * BUNDLE_SECRET_BYTES + 2)
 
 static uint8_t file[BUNDLE_HEADER_BYTES + UPDATE_BYTES_MAX + 1];
+static struct payload payload;
 
 static int complain(const char *what, const char *which)
 {
@@ -92,7 +96,7 @@ static bool take_number(uint64_t *out, const char *text)
 
 /* What `sign` was asked for. */
 struct order {
-    const char *secret, *program, *out, *version, *sequence, *floor, *board;
+    const char *secret, *program, *payload, *out, *version, *sequence, *floor, *board;
     bool header_only;
 };
 
@@ -103,7 +107,7 @@ static const char *parse_order(struct order *o, int argc, char **argv)
     } OPTIONS[] = {
         {"--secret", &o->secret},   {"--program", &o->program},   {"--out", &o->out},
         {"--version", &o->version}, {"--sequence", &o->sequence}, {"--floor", &o->floor},
-        {"--board", &o->board},
+        {"--board", &o->board},     {"--payload", &o->payload},
     };
     for (int i = 2; i < argc; i++) {
         size_t k = 0, count = sizeof OPTIONS / sizeof OPTIONS[0];
@@ -122,8 +126,38 @@ static const char *parse_order(struct order *o, int argc, char **argv)
                : NULL;
 }
 
+/* Opens the payload that the program names; its hashes are then in `payload`. */
+static const char *open_payload(const char *path, size_t program_bytes, int *fd)
+{
+    struct verity v;
+    bool named;
+    uint64_t bad;
+    const char *wrong = uki_payload(&v, &named, file, program_bytes);
+    *fd = wrong == NULL && named && payload_plan(&payload, &v) ? open(path, O_RDONLY) : -1;
+    if (*fd >= 0 && payload_check(&payload, *fd, &bad))
+        return NULL;
+    return wrong != NULL ? wrong : "not the GPU payload that the program names";
+}
+
+/* As it travels: the tree, then the data. */
+static bool append_payload(const char *path, int fd)
+{
+    static uint8_t bytes[VERITY_BLOCK_BYTES];
+    FILE *out = fopen(path, "ab");
+    if (out == NULL)
+        return false;
+    bool good = fwrite(payload.hashes, VERITY_BLOCK_BYTES, payload.tree.blocks, out) ==
+                    payload.tree.blocks &&
+                lseek(fd, 0, SEEK_SET) == 0;
+    for (uint64_t i = 0; good && i < payload.tree.data; i++)
+        good = read(fd, bytes, sizeof bytes) == (ssize_t)sizeof bytes &&
+               fwrite(bytes, sizeof bytes, 1, out) == 1;
+    return fclose(out) == 0 && good;
+}
+
 static int sign(int argc, char **argv)
 {
+    int fd = -1;
     struct order o = {.version = V4BOX_VERSION,
                       .sequence = V4BOX_SEQUENCE,
                       .floor = V4BOX_FLOOR,
@@ -144,17 +178,50 @@ static int sign(int argc, char **argv)
         return complain("no program of at most 16 MB", o.program);
     if (!read_hex(o.secret, secret, sizeof secret))
         return complain("no secret key", o.secret);
+    wrong = o.payload == NULL ? NULL : open_payload(o.payload, (size_t)n, &fd);
+    if (wrong != NULL)
+        return complain(wrong, o.payload);
     b.program_bytes = (uint64_t)n;
+    b.payload_bytes = o.payload == NULL ? 0 : payload_bytes(&payload);
     crypto_hash_sha256(b.hash, file, (size_t)n);
     bundle_sign(header, &b, secret);
     sodium_memzero(secret, sizeof secret);
-    if (!write_file(o.out, header, sizeof header, file, o.header_only ? 0 : (size_t)n, 0644))
+    if (!write_file(o.out, header, sizeof header, file, o.header_only ? 0 : (size_t)n, 0644) ||
+        (o.payload != NULL && !o.header_only && !append_payload(o.out, fd)))
         return complain("can not be written", o.out);
     return 0;
 }
 
+static size_t read_on(void *in, void *bytes, size_t n)
+{
+    return fread(bytes, 1, n, in);
+}
+
+/* What lies behind the program. */
+static const char *check_payload(const struct bundle *b, const uint8_t *bytes, const char *path,
+                                 struct verity *v)
+{
+    bool named;
+    const char *wrong = uki_payload(v, &named, bytes, (size_t)b->program_bytes);
+    FILE *in = fopen(path, "rb");
+    if (wrong == NULL &&
+        (!named || !payload_plan(&payload, v) || b->payload_bytes != payload_bytes(&payload) ||
+         in == NULL || fseek(in, (long)(BUNDLE_HEADER_BYTES + b->program_bytes), SEEK_SET) != 0))
+        wrong = "the GPU payload is not the one that the program names";
+    if (wrong == NULL)
+        wrong = payload_take_hashes(&payload, read_on, in);
+    if (wrong == NULL)
+        wrong = payload_take_data(&payload, read_on, in, -1);
+    if (wrong == NULL && fgetc(in) != EOF)
+        wrong = "there are bytes behind the GPU payload";
+    if (in != NULL)
+        fclose(in);
+    return wrong;
+}
+
 static int show(int argc, char **argv)
 {
+    struct verity v;
     struct bundle b;
     uint8_t key[BUNDLE_KEY_BYTES];
     if (argc != 5 || strcmp(argv[2], "--public") != 0)
@@ -165,13 +232,19 @@ static int show(int argc, char **argv)
     if (n < 0)
         return complain("can not be read", argv[4]);
     const char *wrong = bundle_check_header(&b, file, (size_t)n, key);
+    size_t left = (size_t)n - BUNDLE_HEADER_BYTES; /* of which a payload is no part */
+    if (wrong == NULL && b.payload_bytes > 0 && left > b.program_bytes)
+        left = (size_t)b.program_bytes;
     if (wrong == NULL)
-        wrong =
-            bundle_check_program(&b, file + BUNDLE_HEADER_BYTES, (size_t)n - BUNDLE_HEADER_BYTES);
+        wrong = bundle_check_program(&b, file + BUNDLE_HEADER_BYTES, left);
+    if (wrong == NULL && b.payload_bytes > 0)
+        wrong = check_payload(&b, file + BUNDLE_HEADER_BYTES, argv[4], &v);
     if (wrong != NULL)
         return complain(wrong, argv[4]);
     printf("board %s\nversion %s\nsequence %" PRIu64 "\nfloor %" PRIu64 "\nbytes %" PRIu64 "\n",
            b.board, b.version, b.sequence, b.floor, b.program_bytes);
+    if (b.payload_bytes > 0)
+        printf("payload %" PRIu64 ", driver %s\n", b.payload_bytes, v.version);
     return 0;
 }
 

@@ -16,13 +16,9 @@ uuid_of() { sha256sum <<<"v4box $1" | sed -E 's/^(.{8})(.{4})(.{4})(.{4})(.{12})
 
 die() { echo "disk.sh: $*" >&2; exit 1; }
 
-# MiB of a partition of $1 MiB with content $2: a payload takes what it needs.
+# Of "MIB/MIB" the second is that of a build with a driver.
 size_of() {
-    local mib=$1
-    if [ "$2" = gpu ] && [ -f "$OUT/gpu.img" ]; then
-        mib=$((($(stat -c %s "$OUT/gpu.img") + MIB - 1) / MIB))
-    fi
-    echo "$mib"
+    [ -f "$OUT/gpu.img" ] && echo "${1#*/}" || echo "${1%/*}"
 }
 
 # The table with these sizes: LABEL MIB TYPE CONTENT.
@@ -30,13 +26,15 @@ partitions() {
     local label mib type content
     while read -r label mib type content; do
         case $label in '' | '#'*) continue ;; esac
-        echo "$label $(size_of "$mib" "$content") $type $content"
+        echo "$label $(size_of "$mib") $type $content"
     done <"$TABLE"
 }
 
 # Both slots have the same.
 fill_gpu() { # FILE
-    [ ! -f "$OUT/gpu.img" ] || cp --sparse=always "$OUT/gpu.img" "$1"
+    [ -f "$OUT/gpu.img" ] || return 0
+    [ "$(stat -c %s "$OUT/gpu.img")" -le "$(stat -c %s "$1")" ] || die "gpu.img is larger than its partition"
+    dd if="$OUT/gpu.img" of="$1" bs=1M conv=notrunc,sparse status=none
 }
 
 # Copies into a FAT file system; mtools takes its times from SOURCE_DATE_EPOCH or the files.

@@ -3,7 +3,8 @@
 #
 #   OUT_DIR/v4box.efi   EFI stub + command line + initramfs without models + kernel
 #
-# from OUT_DIR/v4box-vmlinuz and OUT_DIR/v4box-base.cpio.zst.  The same inputs give the same bytes,
+# from OUT_DIR/v4box-vmlinuz, OUT_DIR/v4box-base.cpio.zst and, of a build with a driver, the line of
+# OUT_DIR/gpu.root: an update is checked by it (init/uki.h).  The same inputs give the same bytes,
 # but for the signature of Secure Boot, which holds the time: KEYS is a folder made by tools/secure.sh.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
@@ -32,7 +33,12 @@ while read -r size start; do
 done < <(objdump -h "$stub" | awk '$1 ~ /^[0-9]+$/ { print $3, $4 }')
 [ $address -gt 0 ] || die "$stub: no sections"
 arguments=()
-for section in osrel cmdline initrd linux; do
+parts="osrel cmdline initrd linux"
+if [ -f "$OUT/gpu.root" ]; then
+    cp "$OUT/gpu.root" "$dir/gpuroot"
+    parts+=" gpuroot"
+fi
+for section in $parts; do
     address=$(((address + ALIGN - 1) / ALIGN * ALIGN))
     arguments+=(--add-section ".$section=$dir/$section"
         --change-section-vma ".$section=$(printf 0x%x "$address")")

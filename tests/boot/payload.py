@@ -1,7 +1,8 @@
 """A GPU payload made of a driver that this file makes up, from its .run to the worker that the engine
-starts; and a damaged one.  What only NVIDIA's own driver could show is not shown here.
+starts; a damaged one; and updates that bring another.  What only NVIDIA's own driver could show is not
+shown here.
 
-  payload.py CACHE
+  payload.py CACHE [PART ...]     start, update; without a name all of them
 """
 
 import hashlib
@@ -14,15 +15,16 @@ import time
 from box import PROMPT, ROOT, Box, equal, require
 from disk import extent
 from tap import Tap
+from update import falls_back, outcome_is, send, send_good, wait_confirmed
 
 tap = Tap()
 
 CACHE = sys.argv[1]
-VERSION = "570.0.1"
+VERSION, LATER = "570.0.1", "570.0.2"
 SOURCES = os.path.join(ROOT, "tests", "boot", "driver")
 FOLDER = os.path.join(ROOT, "build", "boot", "payload-files")
-OUT = os.path.join(FOLDER, "out")
-DISK = os.path.join(OUT, "v4box.img")
+OUT, OUT_LATER = (os.path.join(FOLDER, "out-" + version) for version in (VERSION, LATER))
+IMAGE, DISK = os.path.join(OUT, "v4box.img"), os.path.join(FOLDER, "disk.img")
 FIRMWARE_BYTES = 300000
 SECRET = "tests/data/update/development.key"
 # NVIDIA's .run is a shell script of the kind of makeself: it cuts off its head and unpacks the rest.
@@ -40,35 +42,46 @@ def build(*command, **more):
     return done.stdout
 
 
-def make_driver():
+def make_driver(version):
     """The .run, the worker and the pin; returns the path of the .run."""
-    tree = os.path.join(FOLDER, "tree")
-    subprocess.run(["rm", "-rf", FOLDER], check=True)
+    tree = os.path.join(FOLDER, "tree-" + version)
     for folder in ("firmware", "kernel-open"):
         os.makedirs(os.path.join(tree, folder))
     for name in ("libcuda", "libnvidia-ptxjitcompiler", "libnvidia-ml"):
-        build("gcc", "-shared", "-fPIC", "-O2", "-o", "%s/%s.so.%s" % (tree, name, VERSION),
+        build("gcc", "-shared", "-fPIC", "-O2", "-o", "%s/%s.so.%s" % (tree, name, version),
               os.path.join(SOURCES, "cuda.c"))
     for name in ("gsp_ga10x.bin", "gsp_tu10x.bin"):
         with open(os.path.join(tree, "firmware", name), "wb") as f:
             f.write(bytes(i * 7 % 251 for i in range(FIRMWARE_BYTES)))
     for name in ("nvidia.c", "nvidia-uvm.c", "Makefile"):
         with open(os.path.join(SOURCES, name)) as f, open(os.path.join(tree, "kernel-open", name), "w") as out:
-            out.write(f.read().replace("DRIVER_VERSION", '"%s"' % VERSION))
-    run = os.path.join(FOLDER, "NVIDIA-Linux-x86_64-%s.run" % VERSION)
+            out.write(f.read().replace("DRIVER_VERSION", '"%s"' % version))
+    run = os.path.join(FOLDER, "NVIDIA-Linux-x86_64-%s.run" % version)
     with open(run, "wb") as f:
         f.write(HEAD.encode() + subprocess.run("tar -c . | xz -1", shell=True, cwd=tree, check=True,
                                                capture_output=True).stdout)
     build("gcc", "-O2", "-o", os.path.join(FOLDER, "worker"), os.path.join(SOURCES, "worker.c"))
-    with open(run, "rb") as f, open(os.path.join(FOLDER, "pins"), "w") as pins:
+    with open(run, "rb") as f, open(os.path.join(FOLDER, "pins"), "a") as pins:
         pins.write("%s  %s\n" % (hashlib.sha256(f.read()).hexdigest(), os.path.basename(run)))
     return run
 
 
-def payload(run, pins, worker="worker"):
-    os.makedirs(OUT, exist_ok=True)
-    return subprocess.run(["tools/payload.sh", CACHE, OUT, run, pins, os.path.join(FOLDER, worker)],
+def payload(run, pins, worker="worker", out=OUT):
+    os.makedirs(out, exist_ok=True)
+    return subprocess.run(["tools/payload.sh", CACHE, out, run, pins, os.path.join(FOLDER, worker)],
                           cwd=ROOT, capture_output=True, text=True, timeout=600)
+
+
+def fresh_disk():
+    """A new box: its disk, and firmware that has heard of nothing."""
+    build("cp", "--sparse=always", IMAGE, DISK)
+    variables = os.path.join(ROOT, "build", "boot", "payload", "firmware")
+    if os.path.exists(variables):
+        os.unlink(variables)
+
+
+def start(*arguments):
+    return Box("payload", "--disk", DISK, *arguments)
 
 
 def refuses(run):
@@ -152,24 +165,134 @@ def other_slot(box):
     require("damaged, at byte 8192" in said and "whole, on vda3" in said, "the log says %r" % said[:3000])
 
 
-def main():
-    began = time.monotonic()
-    run = make_driver()
-    tap.check("payload: a driver that is not pinned, not named so, or too old is refused", refuses, run)
-    if not tap.check("payload: modules, EROFS and hashes are made, twice the same", makes, run):
-        return
-    tap.note("made after %.0f s" % (time.monotonic() - began))
-    with Box("payload", "--disk", DISK) as box:
+def starts():
+    fresh_disk()
+    with start() as box:
         if not tap.check("payload: modules, firmware, library and worker come from it", serves_by_the_worker, box):
             return
     flip("gpu-a", 2 * 4096 + 5)
-    with Box("payload", "--disk", DISK) as box:
+    with start() as box:
         tap.check("payload: with one byte flipped, the other slot's serves", other_slot, box)
     flip("gpu-b", 4 * 4096 + 4095)
-    with Box("payload", "--disk", DISK) as box:
+    with start() as box:
         tap.check("payload: with both flipped, block and partition are named, and the box serves", names_the_byte, box)
 
 
+# ---- updates ------------------------------------------------------------------------------------
+
+
+def makes_later():
+    run = make_driver(LATER)
+    done = payload(run, os.path.join(FOLDER, "pins"), out=OUT_LATER)
+    require(done.returncode == 0, "payload.sh: %s%s" % (done.stdout, done.stderr))
+    build("tools/image.sh", CACHE, OUT_LATER)
+    build("tools/uki.sh", CACHE, OUT_LATER)
+
+
+def update(name, sequence, out=OUT_LATER, brings=True):
+    """Makes an update of what lies in a folder; returns its bytes, and how many are not the payload."""
+    path = os.path.join(FOLDER, name + ".update")
+    program = os.path.join(out, "v4box.efi")
+    build("build/bundle", "sign", "--secret", SECRET, "--program", program, "--out", path, "--version", name,
+          "--sequence", str(sequence), *(["--payload", os.path.join(out, "gpu.img")] if brings else []))
+    shown = build("build/bundle", "show", "--public", "config/update.pub", path)
+    require(("driver " in shown) == brings, "bundle show: %r" % shown)
+    with open(path, "rb") as f:
+        return f.read(), 256 + os.path.getsize(program)
+
+
+def no_pair_is_made():
+    done = subprocess.run(["build/bundle", "sign", "--secret", SECRET, "--program", os.path.join(OUT, "v4box.efi"),
+                           "--payload", os.path.join(OUT_LATER, "gpu.img"), "--out", os.path.join(FOLDER, "no")],
+                          cwd=ROOT, capture_output=True, text=True)
+    require(done.returncode == 2 and "not the GPU payload" in done.stderr, "sign: %r" % done.stderr)
+
+
+def has(box, *lines):
+    said = box.ssh("update status")[1]
+    for line in lines:
+        require(line in said, "update status lacks %r: %r" % (line, said))
+
+
+def refuses_updates(box):
+    """What can be told at once is refused before anything is written; the rest costs the other slot alone."""
+    wait_confirmed(box, "a")
+    good, head = update("later", 3)
+    own, own_head = update("own", 3, OUT)
+    lean, _ = update("lean", 3, brings=False)
+    at = len(good) - 77  # the last block, when all before it is written
+    for what, data, reason, written in [
+            ("a payload that is missing", lean, "does not bring and the box does not have", False),
+            ("another one", good[:head] + own[own_head:own_head + len(good) - head], "not the one that the program names",
+             False),
+            ("a damaged tree", good[:head + 9] + bytes([good[head + 9] ^ 1]) + good[head + 10:], "or damaged", False),
+            ("half a tree", good[:head + 100], "cut off", False),
+            ("a damaged block", good[:at] + bytes([good[at] ^ 16]) + good[at + 1:], "damaged", True),
+            ("a byte less", good[:-1], "cut off", True),
+            ("a byte more", good + b"x", "bytes behind", True)]:
+        code, out, _ = send(box, data)
+        require(code == 1 and reason in out, "%s: exit %d, %r" % (what, code, out))
+        equal("nothing was written" in out, not written, what + ": nothing was written")
+        if written:
+            has(box, "slot b: not to be used: ")
+        has(box, "sequence 1, driver %s on vda2, good, runs" % VERSION)
+
+
+def later_is_confirmed(box):
+    wait_confirmed(box, "b")
+    require("gpu: driver %s, whole, on vda3" % LATER in log(box), "the log says %r" % log(box)[:3000])
+    require("made-up worker: libcuda answers 7" in log(box), "no worker")
+    has(box, "slot a: 0", "driver %s on vda2" % VERSION, "slot b: later, sequence 3, driver %s on vda3, good" % LATER)
+
+
+def rolls_back(box):
+    code, out, err = box.ssh("rollback")
+    require(code == 0 and "in slot a" in out, "rollback: %d %r %r" % (code, out, err))
+    equal(box.wait_end(), 0, "QEMU's exit code")
+
+
+def first_is_back(box):
+    wait_confirmed(box, "a")
+    require("gpu: driver %s, whole, on vda2" % VERSION in log(box), "the log says %r" % log(box)[:3000])
+    has(box, "driver %s on vda2, good, runs" % VERSION, "slot b: later, sequence 3, driver %s on vda3" % LATER)
+
+
+def says_why(box):
+    wait_confirmed(box, "a")
+    outcome_is(box, "lean fell back: the GPU payload can not be used")
+
+
+def updates():
+    fresh_disk()
+    if not tap.check("update: another driver's payload is made", makes_later):
+        return
+    tap.check("update: a system and another's payload are not signed", no_pair_is_made)
+    with start() as box:
+        tap.check("update: damaged, cut, missing and foreign payloads are refused", refuses_updates, box)
+        tap.check("update: a good one is taken, payload included", send_good, box, update("later", 3)[0], "b")
+    with start() as box:
+        tap.check("update: it runs in slot b, with its own payload", later_is_confirmed, box)
+        tap.check("update: rollback is taken", rolls_back, box)
+    with start() as box:
+        tap.check("update: and goes back to both", first_is_back, box)
+        tap.check("update: what the box has need not come again", send_good, box, update("lean", 4, brings=False)[0], "b")
+    flip("gpu-b", 5)
+    with start() as box:
+        tap.check("update: a trial whose payload is damaged falls back", falls_back, box, "lean")
+    with start() as box:
+        tap.check("update: slot a is back, and says why", says_why, box)
+
+
+PARTS = {"start": starts, "update": updates}
+
 if __name__ == "__main__":
-    main()
+    subprocess.run(["rm", "-rf", FOLDER], check=True)
+    began = time.monotonic()
+    driver = make_driver(VERSION)
+    tap.check("payload: a driver that is not pinned, not named so, or too old is refused", refuses, driver)
+    if tap.check("payload: modules, EROFS and hashes are made, twice the same", makes, driver):
+        for part in sys.argv[2:] or list(PARTS):
+            tap.note("after %.0f s: %s" % (time.monotonic() - began, part))
+            PARTS[part]()
+    tap.note("%.0f s in all" % (time.monotonic() - began))
     tap.end()

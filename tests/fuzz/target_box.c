@@ -13,6 +13,7 @@
 #include "init/support.h"
 #include "init/syslog.h"
 #include "init/top.h"
+#include "init/uki.h"
 
 #include <sodium.h>
 
@@ -49,7 +50,20 @@ static void try_bundle(const uint8_t *data, size_t n)
         return;
     ASSERT(strcmp(b.board, UPDATE_BOARD) == 0 && b.version[0] != '\0' && printable(b.version));
     ASSERT(b.program_bytes > 0 && b.program_bytes <= UPDATE_BYTES_MAX && b.floor <= b.sequence);
+    ASSERT(b.payload_bytes <= PAYLOAD_BYTES_MAX);
     ASSERT(n >= b.program_bytes || bundle_check_program(&b, data, n) != NULL);
+}
+
+static void try_program(const uint8_t *data, size_t n)
+{
+    struct verity v;
+    const uint8_t *bytes;
+    size_t len;
+    bool named;
+    if (uki_section(data, n, ".linux", &bytes, &len) == UKI_FOUND)
+        ASSERT(bytes >= data && bytes + len <= data + n);
+    if (uki_payload(&v, &named, data, n) == NULL && named)
+        ASSERT(v.blocks > 0 && strlen(v.root) == VERITY_HEX_CHARS && v.version[0] != '\0');
 }
 
 static void try_settings(const uint8_t *data, size_t n)
@@ -160,7 +174,8 @@ static void try_lines(const uint8_t *data, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static void (*const TRY[])(const uint8_t *data, size_t n) = {
-        try_bundle, try_settings, try_secure, try_firmware, try_address, try_time, try_lines,
+        try_bundle,  try_settings, try_secure, try_firmware,
+        try_address, try_time,     try_lines,  try_program,
     };
     if (n > 0)
         TRY[data[0] % (sizeof TRY / sizeof TRY[0])](data + 1, n - 1);

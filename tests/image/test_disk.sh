@@ -92,7 +92,7 @@ check_partitions() {
     local found wanted file
     sfdisk --verify build/v4box.img >"$dir/verify" 2>&1
     result $? "the partition table is sound" "$(cat "$dir/verify")"
-    wanted=$(awk '!/^#/ && NF { print $1, $2 }' config/disk.txt)
+    wanted=$(awk '!/^#/ && NF { sub("/.*", "", $2); print $1, $2 }' config/disk.txt)
     found=$(sfdisk -d build/v4box.img | sed -n 's/.*size= *\([0-9]*\),.*name="\(.*\)".*/\2 \1/p' | awk '{ print $1, $2 / 2048 }')
     [ "$found" = "$wanted" ]; result $? "the partitions are those of config/disk.txt" "$found"
     cut_partition esp build/v4box.img "$dir/esp"

@@ -35,7 +35,8 @@ static struct bundle plain(void)
                        .version = "1.2.3",
                        .sequence = 0x0102030405060708,
                        .floor = 3,
-                       .program_bytes = PROGRAM_BYTES};
+                       .program_bytes = PROGRAM_BYTES,
+                       .payload_bytes = 12345678};
     crypto_hash_sha256(b.hash, program, PROGRAM_BYTES);
     return b;
 }
@@ -58,6 +59,7 @@ static void what_is_signed_is_read_back(void **state)
     assert_int_equal(out.sequence, in.sequence);
     assert_int_equal(out.floor, in.floor);
     assert_int_equal(out.program_bytes, in.program_bytes);
+    assert_int_equal(out.payload_bytes, in.payload_bytes);
     assert_null(bundle_check_program(&out, program, PROGRAM_BYTES));
 }
 
@@ -115,6 +117,11 @@ static void signed_nonsense_is_refused(void **state)
         b.program_bytes = SIZES[i];
         assert_non_null(check(&b));
     }
+    b = plain();
+    b.payload_bytes = PAYLOAD_BYTES_MAX + 1;
+    assert_non_null(check(&b));
+    b.payload_bytes = PAYLOAD_BYTES_MAX;
+    assert_null(check(&b));
     b = plain();
     b.program_bytes = UPDATE_BYTES_MAX;
     memset(b.version, 'v', BUNDLE_VERSION_BYTES); /* as long as it may be */
