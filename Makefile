@@ -36,11 +36,13 @@ HOST_OPT = $(if $(filter kernels/% engine/model/%,$(1)),-O2,-O1)
 
 # ---- sources ------------------------------------------------------------------------------------
 # Two libraries hold everything but the files with a main(); a program links what it uses of its own.
-# The box's own programs know nothing of the engine; all but the updater and the models' link no library of others.
-LIB_SRC := $(filter-out engine/main.c,$(wildcard engine/*.c engine/*/*.c kernels/*.c kernels/cpu/*.c))
-BOX_SRC := $(filter-out init/init.c init/console.c init/heart.c init/updater.c init/tls.c init/kernel.c init/keeper.c init/claimant.c init/keystick.c init/clock.c init/remote.c init/models.c,$(wildcard init/*.c))
+# Both have common/; else the box's own programs know nothing of the engine.  All but the updater and the
+# models' link no library of others.
+COMMON_SRC := $(wildcard common/*.c)
+LIB_SRC := $(COMMON_SRC) $(filter-out engine/main.c,$(wildcard engine/*.c engine/*/*.c kernels/*.c kernels/cpu/*.c))
+BOX_SRC := $(COMMON_SRC) $(filter-out init/init.c init/console.c init/heart.c init/updater.c init/tls.c init/kernel.c init/keeper.c init/claimant.c init/keystick.c init/clock.c init/remote.c init/models.c,$(wildcard init/*.c))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
-FORMAT_SRC := $(wildcard config/*.h engine/*.[ch] engine/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
+FORMAT_SRC := $(wildcard config/*.h common/*.[ch] engine/*.[ch] engine/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
               kernels/cuda/*.cu kernels/cuda/*.cuh \
               init/*.[ch] tools/*.[ch] tests/*/*.[ch])
 
@@ -145,7 +147,7 @@ build/gpu/%.cu.o: %.cu $(wildcard kernels/cuda/*.cuh kernels/cuda/*.h) kernels/b
 	$(Q)$(NVCC) $(NVFLAGS) -c $< -o $@ 2>$@.log || { cat $@.log; exit 1; }
 build/gpu/flags: FORCE
 	@mkdir -p $(@D); cmp -s $@ - <<<'$(CFLAGS_GPU)' || echo '$(CFLAGS_GPU)' >$@
-build/gpu/libv4box.a: $(patsubst %.c,build/gpu/%.o,$(filter engine/base/% engine/model/% engine/precision/% kernels/%,$(LIB_SRC)))
+build/gpu/libv4box.a: $(patsubst %.c,build/gpu/%.o,$(filter common/% engine/base/% engine/model/% engine/precision/% kernels/%,$(LIB_SRC)))
 	@rm -f $@
 	$(Q)ar rcsD $@ $^
 build/gpu/libcuda-kernels.a: $(CUDA_SRC:%=build/gpu/%.o)

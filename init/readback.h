@@ -5,7 +5,7 @@
 #ifndef V4BOX_INIT_READBACK_H
 #define V4BOX_INIT_READBACK_H
 
-#include "init/leaves.h"
+#include "common/leaves.h"
 
 enum leaf_state { LEAF_GOOD, LEAF_DIFFERS, LEAF_UNREADABLE };
 

@@ -91,6 +91,22 @@ static bool unlock(struct store *s, bool good)
 /* ---- what is there ------------------------------------------------------------------------------
  */
 
+/* Both files, one behind the other in s->text.  @err why not, for people, until the next call */
+static const char *parse(struct store *s, size_t manifest_n, size_t n)
+{
+    static char said[128];
+    struct leaves_fault at;
+    const char *wrong =
+        leaves_parse(&s->leaves, s->text, manifest_n, s->text + manifest_n, n - manifest_n, &at);
+    if (wrong == NULL)
+        return NULL;
+    if (at.line > 0)
+        snprintf(said, sizeof said, "%s: line %zu: %s", at.file, at.line, wrong);
+    else
+        snprintf(said, sizeof said, "%s: %s", at.file, wrong);
+    return said;
+}
+
 /* Reads manifest and leaves of a folder into s->text and s->leaves.  @err why not, for people */
 static const char *load_leaves(struct store *s, const char *folder)
 {
@@ -101,7 +117,7 @@ static const char *load_leaves(struct store *s, const char *folder)
     ssize_t more = file_load(file_path(path, folder, LEAVES_FILE), s->text + n, LEAVES_TEXT_BYTES);
     if (more < 0)
         return errno == ENOENT ? "it has no " LEAVES_FILE : LEAVES_FILE " can not be read";
-    return leaves_parse(&s->leaves, s->text, (size_t)n, s->text + n, (size_t)more);
+    return parse(s, (size_t)n, (size_t)(n + more));
 }
 
 static size_t have_bytes(const struct store *s)
@@ -232,8 +248,7 @@ static bool begin(struct store *s, const char *name, size_t n, struct text *said
 {
     char folder[PATH_BYTES], path[PATH_BYTES];
     size_t manifest_n = leaves_divide(s->text, n);
-    const char *wrong =
-        leaves_parse(&s->leaves, s->text, manifest_n, s->text + manifest_n, n - manifest_n);
+    const char *wrong = parse(s, manifest_n, n);
     if (wrong != NULL)
         return refuse(said, name, wrong);
     if (is_folder(path_of(path, s, "", name)))

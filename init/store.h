@@ -14,7 +14,8 @@
 #ifndef V4BOX_INIT_STORE_H
 #define V4BOX_INIT_STORE_H
 
-#include "init/leaves.h"
+#include "common/leaves.h"
+#include "config/box.h"
 #include "init/text.h"
 
 struct store {

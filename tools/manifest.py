@@ -1,4 +1,4 @@
-"""Writes manifest.sha256 and leaves.sha256 of a model folder (formats: init/leaves.h):
+"""Writes manifest.sha256 and leaves.sha256 of a model folder (formats: common/leaves.h):
 
   manifest.py DIR
 

@@ -3,6 +3,7 @@
  * with it: hashes first, so that nothing unproven is parsed when a manifest exists, then
  * config.json, headers and every stored value.
  */
+#include "common/leaves.h"
 #include "engine/commands.h"
 #include "engine/model/checkpoint.h"
 #include "engine/model/manifest.h"
@@ -25,9 +26,9 @@ static enum status verify(const char *dir, struct error *err)
                checkpoint_config(checkpoint)->name, checkpoint_tensor_count(checkpoint),
                checkpoint_tensor_bytes(checkpoint));
         if (manifest.present)
-            printf("%zu files match %s\n", manifest.files, MANIFEST_FILE);
+            printf("%zu files match %s\n", manifest.files, LEAVES_MANIFEST);
         else
-            printf("no %s: hashes not checked\n", MANIFEST_FILE);
+            printf("no %s: hashes not checked\n", LEAVES_MANIFEST);
     }
     checkpoint_close(checkpoint);
     return status;

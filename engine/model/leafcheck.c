@@ -2,67 +2,35 @@
 #include "engine/model/leafcheck.h"
 
 #include "engine/base/thread.h"
+#include "kernels/check.h"
 
-#include <sodium.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <string.h>
 #include <unistd.h>
-
-#define HASH_HEX   (2 * crypto_hash_sha256_BYTES)
-#define LINE_BYTES (HASH_HEX + 1)
 
 /* What the threads share; a leaf is counted over all files. */
 struct work {
+    const struct leaves *m;
     const struct leafcheck_file *files;
-    size_t count;
-    const char *text;
-    size_t leaves;
-    atomic_size_t next; /* the leaf that nobody has taken yet */
-    atomic_size_t bad;  /* the lowest that differs; `leaves`: none */
+    atomic_uint next; /* the leaf that nobody has taken yet */
+    atomic_uint bad;  /* the lowest that differs; `count`: none */
 };
 
-static size_t leaves_of(const struct leafcheck_file *file)
+static bool fits(const struct work *w, uint32_t leaf)
 {
-    return file->map.size / LEAF_BYTES + (file->map.size % LEAF_BYTES != 0);
-}
-
-/* The file of a leaf, and the leaf's number in it. */
-static const struct leafcheck_file *owner(const struct work *w, size_t *leaf)
-{
-    const struct leafcheck_file *file = w->files;
-    while (*leaf >= leaves_of(file))
-        *leaf -= leaves_of(file++);
-    return file;
-}
-
-static bool is_hash(const char *line)
-{
-    for (int i = 0; i < (int)HASH_HEX; i++)
-        if (!((line[i] >= '0' && line[i] <= '9') || (line[i] >= 'a' && line[i] <= 'f')))
-            return false;
-    return true;
-}
-
-static bool fits(const struct work *w, size_t leaf)
-{
-    unsigned char hash[crypto_hash_sha256_BYTES];
-    char hex[HASH_HEX + 1];
-    const char *line = w->text + leaf * LINE_BYTES;
-    const struct leafcheck_file *file = owner(w, &leaf);
-    size_t at = leaf * LEAF_BYTES, left = file->map.size - at;
-    crypto_hash_sha256(hash, file->map.data + at, left < LEAF_BYTES ? left : LEAF_BYTES);
-    sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
-    return memcmp(hex, line, HASH_HEX) == 0;
+    const struct leaves_file *file = leaves_owner(w->m, leaf);
+    const struct mapping *map = &w->files[file - w->m->file].map;
+    size_t at = (size_t)(leaf - file->first) * LEAF_BYTES;
+    return leaves_fit(w->m, leaf, map->data + at, leaves_size(file, leaf));
 }
 
 static void *run(void *context)
 {
     struct work *w = context;
-    for (size_t leaf; (leaf = atomic_fetch_add(&w->next, 1)) < w->leaves;) {
+    for (uint32_t leaf; (leaf = atomic_fetch_add(&w->next, 1)) < w->m->count;) {
         if (fits(w, leaf))
             continue;
-        size_t lowest = atomic_load(&w->bad);
+        uint32_t lowest = atomic_load(&w->bad);
         while (leaf < lowest && !atomic_compare_exchange_weak(&w->bad, &lowest, leaf))
             ;
     }
@@ -82,27 +50,18 @@ static void run_all(struct work *w)
         pthread_join(thread[--threads], NULL);
 }
 
-enum status leafcheck(const struct leafcheck_file *files, size_t count, const char *path,
-                      const struct buf *text, struct error *err)
+enum status leafcheck(const struct leaves *m, const struct leafcheck_file *files, struct error *err)
 {
-    struct work work = {.files = files, .count = count, .text = text->data};
-    for (size_t i = 0; i < count; i++)
-        work.leaves += leaves_of(&files[i]);
-    if (work.leaves > LEAVES_MAX || text->len != work.leaves * LINE_BYTES)
-        return error_set(err, ERR_INPUT, "%s: %zu bytes, not a line for each of %zu leaves", path,
-                         text->len, work.leaves);
-    for (size_t i = 0; i < work.leaves; i++) {
-        const char *line = text->data + i * LINE_BYTES;
-        if (!is_hash(line) || line[HASH_HEX] != '\n')
-            return error_set(err, ERR_INPUT, "%s: line %zu: expected a sha256", path, i + 1);
-    }
+    struct work work = {.m = m, .files = files};
+    for (int i = 0; i < m->files; i++)
+        ASSERT(files[i].map.size == m->file[i].bytes);
     atomic_init(&work.next, 0);
-    atomic_init(&work.bad, work.leaves);
+    atomic_init(&work.bad, m->count);
     run_all(&work);
-    size_t bad = atomic_load(&work.bad);
-    if (bad == work.leaves)
+    uint32_t bad = atomic_load(&work.bad);
+    if (bad == m->count)
         return OK;
-    const struct leafcheck_file *file = owner(&work, &bad);
-    return error_set(err, ERR_CHECK, "%s: SHA-256 differs within the MiB at byte %zu", file->path,
-                     bad * LEAF_BYTES);
+    const struct leaves_file *file = leaves_owner(m, bad);
+    return error_set(err, ERR_CHECK, "%s: SHA-256 differs within the MiB at byte %zu",
+                     files[file - m->file].path, (size_t)(bad - file->first) * LEAF_BYTES);
 }

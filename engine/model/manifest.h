@@ -1,13 +1,8 @@
 /*
- * manifest.sha256 of a model folder: what every file of it must be.
+ * manifest.sha256 of a model folder: what every file of it must be (common/leaves.h).
  *
- *   sha256 (64 lower-case hex digits), two spaces, size in bytes, two spaces, file name, newline
- *
- * One of them is leaves.sha256 (leafcheck.h): the files are hashed by it, MiB by MiB, and need not
- * be whole to be told apart.  tools/manifest.py writes both.
- *
- * Plain names only; every regular file of the folder except the manifest itself stands in it, so
- * that nothing can be added unseen.  Folders inside are no part of the model.  Knows no tensors.
+ * Every regular file of the folder except the manifest itself stands in it, so that nothing can be
+ * added unseen.  Folders inside are no part of the model.  Knows no tensors.
  */
 #ifndef V4BOX_ENGINE_MODEL_MANIFEST_H
 #define V4BOX_ENGINE_MODEL_MANIFEST_H
@@ -18,9 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MANIFEST_FILE   "manifest.sha256"
-#define MANIFEST_LEAVES "leaves.sha256"
-
 struct manifest_result {
     bool present; /* the folder has a manifest; without one nothing was checked */
     size_t files;
@@ -30,7 +22,7 @@ struct manifest_result {
 /**
  * Checks a folder against its manifest.
  * @err  ERR_CHECK naming the file: missing, of another size or hash, or not listed.
- *       ERR_INPUT: the manifest itself is malformed.  ERR_IO.
+ *       ERR_INPUT naming the line: manifest or leaves are malformed.  ERR_IO.
  */
 enum status MUST_CHECK manifest_verify(const char *dir, struct manifest_result *out,
                                        struct error *err);

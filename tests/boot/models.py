@@ -104,7 +104,7 @@ def takes_leaves(box):
     with open(os.path.join(THING, "blob"), "rb") as f:
         blob = f.read()
     out = sent(box, "receive", "thing", stdin=b"x\n", good=False)
-    require("is not 'sha256  size  name'" in out, "a manifest that is none: %r" % out)
+    require("expected 'sha256  size  name'" in out, "a manifest that is none: %r" % out)
     require("thing begins" in sent(box, "receive", "thing", stdin=parts()), "no begin")
     wrong = blob[:2 * MIB] + bytes([blob[2 * MIB] ^ 1]) + blob[2 * MIB + 1:]
     out = sent(box, "receive", "thing", "blob", "0", stdin=wrong, good=False)

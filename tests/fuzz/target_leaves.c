@@ -1,8 +1,8 @@
-/* Manifest and leaves of a model, as somebody sends them.  The line of leaves.sha256 is made to
- * fit, or nothing would get past its hash. */
+/* Manifest and leaves of a model, as somebody sends them or a disk holds them.  The line of
+ * leaves.sha256 is made to fit, or nothing would get past its hash. */
 #include "tests/fuzz/fuzz.h"
 
-#include "init/leaves.h"
+#include "common/leaves.h"
 #include "init/text.h"
 
 #include <sodium.h>
@@ -47,12 +47,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const char *text = (const char *)data;
     size_t manifest_n = leaves_divide(text, n);
     ASSERT(manifest_n <= n);
-    (void)leaves_parse(&leaves, text, manifest_n, text + manifest_n, n - manifest_n);
+    struct leaves_fault at;
+    ASSERT(leaves_parse(&leaves, text, manifest_n, text + manifest_n, n - manifest_n, &at) ==
+               NULL ||
+           (at.file != NULL && at.line <= n && (!at.foreign || at.line == 0)));
     crypto_hash_sha256(hash, data + manifest_n, n - manifest_n);
     sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
     text_add(&t, text, manifest_n);
     text_printf(&t, "%s  %zu  %s\n", hex, n - manifest_n, LEAVES_FILE);
-    if (!t.cut && leaves_parse(&leaves, t.data, t.len, text + manifest_n, n - manifest_n) == NULL)
+    if (!t.cut &&
+        leaves_parse(&leaves, t.data, t.len, text + manifest_n, n - manifest_n, NULL) == NULL)
         check();
     return 0;
 }

@@ -446,7 +446,7 @@ static void a_disk_too_small_is_known_before(void **state)
 
 static const char *parse(const char *manifest, size_t n, const char *leaves, size_t leaves_n)
 {
-    return leaves_parse(&store.leaves, manifest, n, leaves, leaves_n);
+    return leaves_parse(&store.leaves, manifest, n, leaves, leaves_n, NULL);
 }
 
 static void manifests_are_strict(void **state)

@@ -1,5 +1,6 @@
 /* manifest.sha256: a good folder, every way in which one can differ, malformed manifests; and the
  * exit codes of `engine verify`. */
+#include "common/leaves.h"
 #include "engine/base/buf.h"
 #include "engine/base/file.h"
 #include "engine/commands.h"
@@ -25,10 +26,10 @@
 /* Of leaves.sha256, which has one line, ABC. */
 #define LEAVES "620a3df236da0af638c2a61c86951463731998f91dbb3ed629f47b9fe00ad118"
 #define LISTED LEAVES "  65  leaves.sha256\n"
-#define LINES  EMPTY "  0  empty\n" ABC "  3  abc.txt\n" LISTED
+#define LINES  ABC "  3  abc.txt\n" EMPTY "  0  empty\n" LISTED
 
 static char folder[] = "/tmp/v4box-manifest-XXXXXX";
-static const char *const NAMES[] = {"abc.txt", "empty", "extra", MANIFEST_FILE, MANIFEST_LEAVES};
+static const char *const NAMES[] = {"abc.txt", "empty", "extra", LEAVES_MANIFEST, LEAVES_FILE};
 
 static const char *in_folder(const char *name)
 {
@@ -69,8 +70,8 @@ static void fresh(const char *manifest)
     unlink(in_folder("extra"));
     file_write(in_folder("abc.txt"), "abc", 3);
     file_write(in_folder("empty"), "", 0);
-    file_write(in_folder(MANIFEST_LEAVES), ABC "\n", 65);
-    file_write(in_folder(MANIFEST_FILE), manifest, strlen(manifest));
+    file_write(in_folder(LEAVES_FILE), ABC "\n", 65);
+    file_write(in_folder(LEAVES_MANIFEST), manifest, strlen(manifest));
 }
 
 static void expect(enum status wanted, const char *says)
@@ -91,7 +92,7 @@ static void test_good(void **state)
     assert_true(result.present);
     assert_int_equal(result.files, 3);
     assert_int_equal(result.bytes, 68);
-    unlink(in_folder(MANIFEST_FILE));
+    unlink(in_folder(LEAVES_MANIFEST));
     assert_int_equal(manifest_verify(folder, &result, NULL), OK);
     assert_false(result.present);
 }
@@ -119,7 +120,7 @@ static void test_differs(void **state)
     file_write(in_folder("extra"), "x", 1);
     expect(ERR_CHECK, "extra: not in");
     fresh(EMPTY "  0  empty\n" LISTED);
-    expect(ERR_CHECK, "abc.txt: not in");
+    expect(ERR_INPUT, "leaves.sha256: not one line for each MiB");
     fresh(LINES);
     expect(OK, "");
 }
@@ -130,46 +131,36 @@ static void test_leaves(void **state)
     (void)state;
     enum { BYTES = 2 * LEAF_BYTES + 3 };
     static uint8_t bytes[BYTES];
-    struct leafcheck_file files[] = {
+    static struct leaves m = {.file = {{"one", BYTES, 0, 3}, {"two", 0, 3, 0}, {"three", 5, 3, 1}},
+                              .files = 3,
+                              .count = 4,
+                              .bytes = BYTES + 5};
+    const struct leafcheck_file files[] = {
         {"one", {bytes, BYTES}}, {"two", {NULL, 0}}, {"three", {bytes, 5}}};
-    struct buf text = {0};
     struct error err = {0};
     const size_t at[] = {0, LEAF_BYTES, 2 * LEAF_BYTES, 0}, n[] = {LEAF_BYTES, LEAF_BYTES, 3, 5};
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(i * 13 + i / LEAF_BYTES);
-    for (int leaf = 0; leaf < 4; leaf++) {
-        uint8_t hash[32];
-        char hex[65];
-        crypto_hash_sha256(hash, bytes + at[leaf], n[leaf]);
-        sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
-        buf_printf(&text, "%s\n", hex);
-    }
-    assert_int_equal(leafcheck(files, 3, "leaves", &text, &err), OK);
+    for (int leaf = 0; leaf < 4; leaf++)
+        crypto_hash_sha256(m.hash[leaf], bytes + at[leaf], n[leaf]);
+    assert_int_equal(leafcheck(&m, files, &err), OK);
     for (int leaf = 0; leaf < 3; leaf++) {
         char says[64];
         bytes[at[leaf] + n[leaf] - 1] ^= 0x10;
         snprintf(says, sizeof says, "one: SHA-256 differs within the MiB at byte %zu", at[leaf]);
-        assert_int_equal(leafcheck(files, 3, "leaves", &text, &err), ERR_CHECK);
+        assert_int_equal(leafcheck(&m, files, &err), ERR_CHECK);
         assert_string_equal(err.text, says);
         bytes[at[leaf] + n[leaf] - 1] ^= 0x10;
     }
-    for (size_t i = 0; i < text.len; i += 13) {
-        char kept = text.data[i];
-        text.data[i] = 'G';
-        assert_int_equal(leafcheck(files, 3, "leaves", &text, &err), ERR_INPUT);
-        text.data[i] = kept;
-    }
-    text.len--;
-    assert_int_equal(leafcheck(files, 3, "leaves", &text, &err), ERR_INPUT);
-    buf_free(&text);
     fresh(LINES);
-    file_write(in_folder(MANIFEST_LEAVES), ABC "x", 65);
+    file_write(in_folder(LEAVES_FILE), ABC "x", 65);
     expect(ERR_CHECK, "leaves.sha256: SHA-256 differs");
-    unlink(in_folder(MANIFEST_LEAVES));
+    unlink(in_folder(LEAVES_FILE));
     expect(ERR_CHECK, "leaves.sha256: missing");
-    fresh(EMPTY "  0  empty\n" ABC "  3  abc.txt\n");
-    unlink(in_folder(MANIFEST_LEAVES));
-    expect(ERR_INPUT, "leaves.sha256: not in");
+    fresh(ABC "  3  abc.txt\n" EMPTY "  0  empty\n");
+    expect(ERR_INPUT, "manifest.sha256: it does not name leaves.sha256");
+    fresh(LEAVES "  64  leaves.sha256\n");
+    expect(ERR_INPUT, "and a file of the model");
     fresh(LINES);
     expect(OK, "");
 }
@@ -195,26 +186,32 @@ static void test_malformed(void **state)
         ABC "  3  .hidden\n",
         ABC "  3  a\tb\n",
         ABC "  3  a\x1b[2J\n",
-        ABC "  3  " MANIFEST_FILE "\n",
+        ABC "  3  " LEAVES_MANIFEST "\n",
         "BA7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  3  abc.txt\n",
         "ga7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  3  abc.txt\n",
         "a7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  3  abc.txt\n",
     };
     for (size_t i = 0; i < sizeof LINE / sizeof LINE[0]; i++) {
         struct buf text = {0};
-        buf_puts(&text, EMPTY "  0  empty\n");
+        buf_puts(&text, EMPTY "  0  a\n");
         buf_puts(&text, LINE[i]);
         fresh(buf_cstr(&text));
         expect(ERR_INPUT, "line 2: expected");
         buf_free(&text);
     }
     fresh(LINES ABC "  3  abc.txt\n");
-    expect(ERR_INPUT, "abc.txt stands in two lines");
+    expect(ERR_INPUT, "line 4: not sorted by name");
+    fresh(LINES LISTED);
+    expect(ERR_INPUT, "line 4: leaves.sha256 stands in two lines");
+    fresh(LINES EMPTY "  549755813888  z\n");
+    expect(ERR_INPUT, "line 4: more than a model may have");
+    fresh(ABC "  3  a bc\n" LISTED); /* a blank would divide words of the console */
+    expect(ERR_INPUT, "line 1: expected");
     /* Cut anywhere: malformed, or a shorter list that leaves a file out. */
     for (size_t n = 0; n < strlen(LINES); n++) {
         struct manifest_result result;
         fresh(LINES);
-        file_write(in_folder(MANIFEST_FILE), LINES, n);
+        file_write(in_folder(LEAVES_MANIFEST), LINES, n);
         assert_int_not_equal(manifest_verify(folder, &result, NULL), OK);
     }
 }
@@ -224,9 +221,9 @@ static void test_limits(void **state)
     (void)state;
     struct buf text = {0};
     for (int i = 0; i <= MANIFEST_FILES_MAX; i++)
-        buf_printf(&text, EMPTY "  0  f%d\n", i);
+        buf_printf(&text, EMPTY "  0  f%03d\n", i);
     fresh(buf_cstr(&text));
-    expect(ERR_INPUT, "more than");
+    expect(ERR_INPUT, "line 513: more than a model may have");
     while (text.len <= MANIFEST_BYTES_MAX)
         buf_puts(&text, "more\n");
     fresh(buf_cstr(&text));
@@ -259,7 +256,7 @@ static void test_exit_codes(void **state)
     assert_int_equal(verify("--model", folder), 2); /* hashes fit, but there is no model */
     file_write(in_folder("abc.txt"), "abd", 3);
     assert_int_equal(verify("--model", folder), 1);
-    file_write(in_folder(MANIFEST_FILE), "x", 1);
+    file_write(in_folder(LEAVES_MANIFEST), "x", 1);
     assert_int_equal(verify("--model", folder), 2);
 }
 

@@ -1,5 +1,5 @@
 /* What a model must be, byte for byte. */
-#include "init/leaves.h"
+#include "common/leaves.h"
 
 #include <assert.h>
 #include <sodium.h>
@@ -62,9 +62,9 @@ static const char *add_file(struct leaves *out, const struct leaves_file *file)
     uint64_t count = (file->bytes + LEAF_BYTES - 1) / LEAF_BYTES;
     if (out->files == MANIFEST_FILES_MAX || out->bytes + file->bytes > LEAVES_MODEL_BYTES ||
         out->count + count > LEAVES_MAX)
-        return "the manifest tells of more than a model may have";
+        return "more than a model may have";
     if (out->files > 0 && strcmp(out->file[out->files - 1].name, file->name) >= 0)
-        return "the manifest's lines are not sorted by name";
+        return "not sorted by name";
     struct leaves_file *added = &out->file[out->files++];
     *added = *file;
     added->first = out->count;
@@ -74,46 +74,74 @@ static const char *add_file(struct leaves *out, const struct leaves_file *file)
     return NULL;
 }
 
-static const char *take_leaves(struct leaves *out, const char *text, size_t n)
+static const char *take_leaves(struct leaves *out, const char *text, size_t n,
+                               struct leaves_fault *at)
 {
+    at->file = LEAVES_FILE;
+    at->line = 0;
     if (n != (size_t)out->count * LINE_BYTES)
-        return LEAVES_FILE " has not one line for each MiB of each file";
+        return "not one line for each MiB of each file";
     for (uint32_t i = 0; i < out->count; i++) {
         const char *line = text + (size_t)i * LINE_BYTES;
+        at->line = i + 1;
         if (!take_hash(out->hash[i], line) || line[HASH_CHARS] != '\n')
-            return LEAVES_FILE ": a line is no hash";
+            return "expected a sha256";
+    }
+    return NULL;
+}
+
+/* The lines of the manifest, one after the other; *listed: leaves.sha256 is one of them. */
+static const char *take_manifest(struct leaves *out, const char *text, size_t n,
+                                 struct leaves_file *leaves, uint8_t leaves_hash[LEAF_HASH_BYTES],
+                                 bool *listed, struct leaves_fault *at)
+{
+    for (size_t i = 0; i < n;) {
+        struct leaves_file file;
+        uint8_t hash[LEAF_HASH_BYTES];
+        const char *line = text + i, *newline = memchr(line, '\n', n - i), *wrong = NULL;
+        at->line++;
+        if (newline == NULL || !take_line(&file, hash, line, (size_t)(newline - line)))
+            return "expected 'sha256  size  name'";
+        i += (size_t)(newline - line) + 1;
+        if (strcmp(file.name, LEAVES_FILE) != 0)
+            wrong = add_file(out, &file);
+        else if (*listed)
+            wrong = LEAVES_FILE " stands in two lines";
+        if (wrong != NULL)
+            return wrong;
+        if (strcmp(file.name, LEAVES_FILE) != 0)
+            continue;
+        *listed = true;
+        *leaves = file;
+        memcpy(leaves_hash, hash, sizeof hash);
     }
     return NULL;
 }
 
 const char *leaves_parse(struct leaves *out, const char *manifest, size_t manifest_n,
-                         const char *leaves, size_t leaves_n)
+                         const char *leaves, size_t leaves_n, struct leaves_fault *at)
 {
-    uint8_t hash[LEAF_HASH_BYTES], real[LEAF_HASH_BYTES];
+    uint8_t wanted[LEAF_HASH_BYTES], real[LEAF_HASH_BYTES];
+    struct leaves_fault unasked;
+    struct leaves_file file;
     bool listed = false;
+    at = at != NULL ? at : &unasked;
+    *at = (struct leaves_fault){.file = LEAVES_MANIFEST};
     out->files = 0;
     out->count = 0;
     out->bytes = 0;
-    crypto_hash_sha256(real, (const uint8_t *)leaves, leaves_n);
-    for (size_t i = 0; i < manifest_n;) {
-        struct leaves_file file;
-        const char *line = manifest + i, *newline = memchr(line, '\n', manifest_n - i);
-        if (newline == NULL || !take_line(&file, hash, line, (size_t)(newline - line)))
-            return LEAVES_MANIFEST ": a line is not 'sha256  size  name'";
-        i += (size_t)(newline - line) + 1;
-        const char *wrong = NULL;
-        if (strcmp(file.name, LEAVES_FILE) != 0)
-            wrong = add_file(out, &file);
-        else if (listed || file.bytes != leaves_n || memcmp(hash, real, sizeof hash) != 0)
-            wrong = LEAVES_FILE " is not the one of this manifest";
-        else
-            listed = true;
-        if (wrong != NULL)
-            return wrong;
-    }
+    const char *wrong = take_manifest(out, manifest, manifest_n, &file, wanted, &listed, at);
+    if (wrong != NULL)
+        return wrong;
+    at->line = 0;
     if (!listed || out->files == 0)
-        return LEAVES_MANIFEST " does not name " LEAVES_FILE;
-    return take_leaves(out, leaves, leaves_n);
+        return "it does not name " LEAVES_FILE " and a file of the model";
+    crypto_hash_sha256(real, (const uint8_t *)leaves, leaves_n);
+    if (file.bytes != leaves_n || memcmp(wanted, real, sizeof real) != 0) {
+        *at = (struct leaves_fault){.file = LEAVES_FILE, .foreign = true};
+        return "SHA-256 differs from " LEAVES_MANIFEST;
+    }
+    return take_leaves(out, leaves, leaves_n, at);
 }
 
 size_t leaves_divide(const char *text, size_t n)

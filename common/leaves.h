@@ -1,7 +1,7 @@
 /*
- * What a model must be, byte for byte: its manifest.sha256, and leaves.sha256, which stands in the
- * manifest as one of its files.  From both, every LEAF_BYTES of the model can be checked
- * alone.
+ * What a model must be, byte for byte, for whoever receives it and whoever loads it: its
+ * manifest.sha256, and leaves.sha256, which stands in the manifest as one of its files.  From both,
+ * every LEAF_BYTES of the model can be checked alone.
  *
  *   manifest.sha256   sha256  size  name     a line for each file, sorted by name; a hash is 64
  *                                            lower-case digits, and two blanks divide
@@ -9,10 +9,9 @@
  *
  * Pure: reads no file.  Knows no tensors.
  */
-#ifndef V4BOX_INIT_LEAVES_H
-#define V4BOX_INIT_LEAVES_H
+#ifndef V4BOX_COMMON_LEAVES_H
+#define V4BOX_COMMON_LEAVES_H
 
-#include "config/box.h"
 #include "config/limits.h"
 
 #include <stdbool.h>
@@ -39,12 +38,20 @@ struct leaves {
     uint8_t hash[LEAVES_MAX][LEAF_HASH_BYTES];
 };
 
+/* Where something is wrong. */
+struct leaves_fault {
+    const char *file; /* one of the two */
+    size_t line;      /* from 1 on; 0: of no single one */
+    bool foreign;     /* leaves.sha256 is not the one that the manifest names */
+};
+
 /**
  * Reads both, whole.
- * @err NULL: good; else what is wrong, for people, and *out is not to be used
+ * @err NULL: good; else what is wrong, for people, and *out is not to be used; *at (may be NULL)
+ *      then says where
  */
 const char *leaves_parse(struct leaves *out, const char *manifest, size_t manifest_n,
-                         const char *leaves, size_t leaves_n);
+                         const char *leaves, size_t leaves_n, struct leaves_fault *at);
 
 /** Where the manifest ends in a text that has both, one behind the other. */
 size_t leaves_divide(const char *text, size_t n);
