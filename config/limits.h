@@ -432,6 +432,19 @@
 #define AUDIT_COMPARE_ROWS 64
 /* Last tokens of a text that are decoded while logits are compared. */
 #define AUDIT_DECODED 48
+/* Golden files (engine/audit/golden.h): how many an audit takes, their texts, the likeliest ids of
+ * a row, who made them, and their bytes: 2,048 rows of 64 ids have 4 MB. */
+#define GOLDEN_FILES_MAX  4
+#define GOLDEN_TOKENS_MAX 2048
+#define GOLDEN_TOP_MAX    64
+#define GOLDEN_MADE_BYTES 256
+#define GOLDEN_BYTES_MAX  (16 << 20)
+/* What a row's probabilities may miss of 1: six digits of 64 of them. */
+#define GOLDEN_SUM_OFF 1e-4
+/* Mass that is no tail but what rounding leaves. */
+#define GOLDEN_TAIL_NOTHING 1e-7
+/* Tokens of the CPU's network beside another that computes: the text of budget 30m. */
+#define AUDIT_CPU_TOKENS 4352
 /* Tokens of the text on which rows are ranked before a search. */
 #define AUDIT_PRIOR_TOKENS 256
 /* Items on which a search decides: one would do for a fault that always shows. */

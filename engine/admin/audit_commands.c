@@ -28,7 +28,7 @@ static bool refuse(struct call *call, const struct error *err)
 /* What may stand behind the word of an audit. */
 struct asked {
     const char *budget, *profile, *test, *seed, *percent, *pinned;
-    bool exclusive;
+    bool exclusive, cpu;
 };
 
 static const struct {
@@ -45,10 +45,12 @@ static bool take_flags(struct call *call, struct asked *out)
     *out = (struct asked){.budget = BUDGET_DEFAULT};
     for (int i = 1; i < call->n_args; i++) {
         const char **member = NULL;
-        if (strcmp(call->args[i], "--exclusive") == 0) {
-            out->exclusive = true;
+        bool exclusive = strcmp(call->args[i], "--exclusive") == 0;
+        bool cpu = strcmp(call->args[i], "--cpu") == 0;
+        out->exclusive = out->exclusive || exclusive;
+        out->cpu = out->cpu || cpu;
+        if (exclusive || cpu)
             continue;
-        }
         for (size_t f = 0; f < sizeof FLAGS / sizeof FLAGS[0]; f++) {
             if (strcmp(FLAGS[f].name, call->args[i]) == 0)
                 member = (const char **)((char *)out + FLAGS[f].offset);
@@ -58,7 +60,7 @@ static bool take_flags(struct call *call, struct asked *out)
                        call->args[i]);
             for (size_t f = 0; f < sizeof FLAGS / sizeof FLAGS[0]; f++)
                 buf_printf(&call->text, " %s", FLAGS[f].name);
-            buf_puts(&call->text, " --exclusive");
+            buf_puts(&call->text, " --exclusive --cpu");
             return false;
         }
         *member = call->args[++i];
@@ -70,11 +72,18 @@ static bool take_flags(struct call *call, struct asked *out)
 static bool take_order(struct call *call, const struct asked *asked, struct audit_order *out)
 {
     struct error err;
+    struct engine_stats stats;
     *out = (struct audit_order){.budget = audit_budget(asked->budget),
                                 .reference = *profile_builtin_at(PROFILE_REFERENCE),
                                 .seed = (int32_t)randombytes_uniform(INT32_MAX),
-                                .percent = 100};
+                                .percent = 100,
+                                .cpu = asked->cpu};
     engine_profile_get(call->scope->engine, &out->profile);
+    engine_stats_get(call->scope->engine, &stats);
+    if (asked->cpu && stats.worker == 0) {
+        buf_puts(&call->text, "--cpu: no worker computes here, the CPU does so by itself");
+        return false;
+    }
     if (out->budget == NULL) {
         buf_puts(&call->text, "--budget: want quick, 1m, 5m, 30m or 3h");
         return false;

@@ -240,7 +240,8 @@ static void open_audits(struct box *box, const struct flags *flags)
                                                         .render_user = &box->api,
                                                         .serve = served_run,
                                                         .serve_user = box->engine},
-                                            .folder = flags->audits};
+                                            .folder = flags->audits,
+                                            .model = flags->model};
     if (auditor_start(&options, &box->auditor, &err) != OK)
         log_line(LOG_LEVEL_ERROR, "audit", "no audits: %s", err.text);
     else

@@ -137,6 +137,7 @@ static void put_run(struct json_object *report, const struct order *order)
         json_set(run, "test", json_object_new_string(audit_test_name(order->what.test)));
     json_set(run, "percent", json_object_new_int(order->what.percent));
     json_set(run, "exclusive", json_object_new_boolean(order->exclusive));
+    json_set(run, "cpu", json_object_new_boolean(order->what.cpu));
     json_set(run, "starts", json_object_new_int(0));
     json_set(report, "run", run);
 }
@@ -170,7 +171,8 @@ static bool order_of(struct auditor *a, struct json_object *report, struct order
         .id = json_object_get_int(report_member(run, "id")),
         .what = {.budget = audit_budget(report_string(report, "budget")),
                  .seed = json_object_get_int(report_member(report, "seed")),
-                 .percent = json_object_get_int(report_member(run, "percent"))},
+                 .percent = json_object_get_int(report_member(run, "percent")),
+                 .cpu = json_object_get_boolean(report_member(run, "cpu"))},
         .exclusive = json_object_get_boolean(report_member(run, "exclusive")),
         .scheduled = strcmp(report_string(run, "by"), "schedule") == 0,
         .started_s = json_object_get_int64(report_member(run, "time_s")),
@@ -285,6 +287,22 @@ static void finish(struct auditor *a, struct audit_work *w, bool whole, int star
     pthread_mutex_unlock(&a->lock);
 }
 
+/* The CPU's network, for an order that asks for it. */
+static enum status cpu_open(struct auditor *a, struct audit_work *w, struct model **model,
+                            struct error *err)
+{
+    const struct model_options options = {.isa = ISA_AUTO};
+    if (!w->order.cpu)
+        return OK;
+    enum status status = model_open(a->options.model, &options, model, err);
+    if (status != OK)
+        return status;
+    w->cpu = calloc(1, sizeof *w->cpu);
+    ASSERT(w->cpu != NULL);
+    lab_open_model(w->cpu, *model);
+    return OK;
+}
+
 static void audit_run(struct auditor *a)
 {
     struct order *order = &a->order; /* nobody changes it while it runs */
@@ -295,6 +313,7 @@ static void audit_run(struct auditor *a)
                            .report = order->report};
     struct error err;
     struct audit_given *given = NULL;
+    struct model *cpu = NULL;
     bool again = order->report != NULL;
     order->report = NULL;
     if (order->what.pinned != NULL)
@@ -304,7 +323,9 @@ static void audit_run(struct auditor *a)
     a->lab.host = a;
     a->next_ms = 0;
     a->interrupted = true;
-    enum status status = audit_work_open(&w, engine_context_max(a->options.engine), &err);
+    enum status status = cpu_open(a, &w, &cpu, &err);
+    if (status == OK)
+        status = audit_work_open(&w, engine_context_max(a->options.engine), &err);
     if (w.report != NULL && !again)
         put_run(w.report, order);
     if (status != OK)
@@ -317,6 +338,8 @@ static void audit_run(struct auditor *a)
     }
     a->cleaning = true;
     audit_work_close(&w);
+    free(w.cpu);
+    model_close(cpu);
     given_free(given);
     a->cleaning = false;
 }

@@ -28,6 +28,7 @@ struct auditor_options {
     struct proof_options
         proving;        /* what renders and serves for the proof; the profile is set here */
     const char *folder; /* of archive.h; borrows */
+    const char *model;  /* folder of the weights, which an order with `cpu` opens; borrows */
 };
 
 /** Opens the folder and starts the thread; an audit that was interrupted goes on.

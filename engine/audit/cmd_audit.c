@@ -24,6 +24,7 @@ static const char USAGE[] =
     "         --model DIR\n"
     "         [--profile NAME[,ROW=VALUE]..] [--reference NAME[,ROW=VALUE]..]\n"
     "         [--budget quick|1m|5m|30m|3h] [--seed N] [--context N] [--isa ..] [--threads N]\n"
+    "         [--worker PROGRAM] [--golden FILE[,FILE]..]\n"
     "         [--json FILE] [--html FILE] [--resume FILE]\n"
     "       engine audit isolate --test prompt|replay|logits|tools|recall|needle [--percent N] "
     "--model "
@@ -32,7 +33,7 @@ static const char USAGE[] =
     "       engine audit show FILE | diff FILE FILE | verify FILE --key HEX\n";
 
 struct options {
-    const char *dir, *budget, *test, *conversation, *json, *html, *resume;
+    const char *dir, *budget, *test, *conversation, *json, *html, *resume, *golden;
     struct audit_order order;
     struct model_options model;
     int32_t threads, context;
@@ -41,10 +42,10 @@ struct options {
 /* All that a run owns. */
 struct audit {
     struct options options;
-    struct model *model;
+    struct model *model, *cpu_model; /* the second where a worker computes */
     struct tokenizer *tokenizer;
     struct chat_tokens tokens;
-    struct lab *lab;
+    struct lab *lab, *cpu_lab;
     struct audit_given *given;
     struct audit_work work;
 };
@@ -66,6 +67,8 @@ static enum status options_read(int argc, char **argv, struct options *o, struct
         {"--resume", FLAG_TEXT, &o->resume, .required = false},
         {"--isa", FLAG_ISA, &o->model.isa, .required = false},
         {"--threads", FLAG_NUMBER, &o->threads, .required = false},
+        {"--worker", FLAG_TEXT, &o->model.worker, .required = false},
+        {"--golden", FLAG_TEXT, &o->golden, .required = false},
     };
     *o = (struct options){.budget = "5m",
                           .order = {.profile = *profile_builtin(PROFILE_DEFAULT),
@@ -167,6 +170,49 @@ static enum status resume_open(struct audit *a, struct error *err)
     return OK;
 }
 
+static struct lab *lab_new(struct model *model)
+{
+    struct lab *lab = calloc(1, sizeof *lab); /* large: tables of witnesses */
+    ASSERT(lab != NULL);
+    lab_open_model(lab, model);
+    return lab;
+}
+
+/* Where a worker computes, this process does so as well. */
+static enum status cpu_open(struct audit *a, struct error *err)
+{
+    struct model_options options = a->options.model;
+    if (options.worker == NULL)
+        return OK;
+    options.worker = NULL;
+    enum status status = model_open(a->options.dir, &options, &a->cpu_model, err);
+    if (status == OK)
+        a->work.cpu = a->cpu_lab = lab_new(a->cpu_model);
+    return status;
+}
+
+static enum status golden_open(struct audit *a, struct error *err)
+{
+    struct audit_anchors *anchors = &a->work.anchors;
+    const struct model_config *config = a->lab->config;
+    struct golden_model model;
+    enum status status =
+        golden_model_of(a->options.dir, config->name, config->vocab_size, &model, err);
+    for (const char *at = a->options.golden; at != NULL && status == OK;) {
+        size_t len = strcspn(at, ",");
+        struct buf path = {0};
+        buf_add(&path, at, len);
+        if (anchors->n_golden == GOLDEN_FILES_MAX)
+            status = error_set(err, ERR_USAGE, "--golden: at most %d files", GOLDEN_FILES_MAX);
+        else
+            status = golden_read(buf_cstr(&path), &model, &anchors->golden[anchors->n_golden], err);
+        anchors->n_golden += status == OK;
+        buf_free(&path);
+        at = at[len] == ',' ? at + len + 1 : NULL;
+    }
+    return status;
+}
+
 static enum status audit_open(struct audit *a, struct error *err)
 {
     struct buf path = {0};
@@ -181,13 +227,14 @@ static enum status audit_open(struct audit *a, struct error *err)
         status = model_open(a->options.dir, &a->options.model, &a->model, err);
     if (status != OK)
         return status;
-    a->lab = calloc(1, sizeof *a->lab); /* large: tables of witnesses */
-    ASSERT(a->lab != NULL);
-    lab_open_model(a->lab, a->model);
+    a->lab = lab_new(a->model);
     a->lab->run = run_unless_stopped;
     a->work = (struct audit_work){
         .order = a->options.order, .lab = a->lab, .text = {a->tokenizer, &a->tokens}};
-    if (a->options.resume != NULL)
+    status = cpu_open(a, err);
+    if (status == OK)
+        status = golden_open(a, err);
+    if (status == OK && a->options.resume != NULL)
         status = resume_open(a, err);
     return status == OK ? audit_work_open(&a->work, a->options.context, err) : status;
 }
@@ -195,9 +242,13 @@ static enum status audit_open(struct audit *a, struct error *err)
 static void audit_close(struct audit *a)
 {
     audit_work_close(&a->work);
+    for (int i = 0; i < a->work.anchors.n_golden; i++)
+        golden_free(a->work.anchors.golden[i]);
     free(a->lab);
+    free(a->cpu_lab);
     given_free(a->given);
     model_close(a->model);
+    model_close(a->cpu_model);
     tokenizer_close(a->tokenizer);
 }
 

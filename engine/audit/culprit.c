@@ -2,6 +2,7 @@
 #include "engine/audit/culprit.h"
 
 #include "engine/audit/locate.h"
+#include "engine/audit/report_fields.h"
 #include "engine/audit/shorten.h"
 #include "engine/audit/tests_common.h"
 #include "kernels/check.h"
@@ -309,6 +310,43 @@ static void put_rows(const struct search *s, const struct isolate_report *r,
     }
 }
 
+/* Where the culprits, or what is carried whatever the rows are, break an equality. */
+static void put_state(const struct search *s, const struct isolate_report *r,
+                      struct json_object *out)
+{
+    uint64_t rows = 0;
+    struct buf legs = {0};
+    for (int i = 0; i < r->n_culprits; i++)
+        rows |= r->culprits[i].rows;
+    struct profile alone = mixed(s, rows);
+    struct json_object *state = audit_replay_state(s->run, &alone);
+    for (size_t i = 0; i < report_count(state); i++)
+        buf_printf(&legs, "%s%s", i == 0 ? "carried state: " : ", ",
+                   report_string(json_object_array_get_idx(state, i), "leg"));
+    json_set(out, "state", state);
+    if (legs.len > 0)
+        json_set(out, "legs", json_object_new_string(buf_cstr(&legs)));
+    buf_free(&legs);
+}
+
+/* The search, where there are rows to search; replay asks for equalities, which hold whatever the
+ * rows are. */
+static void search_rows(struct search *s, struct isolate_report *r)
+{
+    struct isolate_config reference = {.reuse = true};
+    if (s->n > 0) {
+        isolate(s->rows, s->n, decide, s, r);
+    } else if (s->test == TEST_REPLAY && s->run->given == NULL) {
+        enum isolate_verdict verdict = decide(s, &reference);
+        r->tries[r->n_tries++] = (struct isolate_try){ISOLATE_CONTROL, reference, verdict};
+        r->outcome = verdict == ISOLATE_FAIL   ? ISOLATE_MODEL
+                     : verdict == ISOLATE_PASS ? ISOLATE_NO_FAULT
+                                               : ISOLATE_UNDECIDED;
+    }
+    if (s->test == TEST_REPLAY && r->outcome == ISOLATE_MODEL)
+        r->outcome = ISOLATE_CARRIED;
+}
+
 struct json_object *culprit_search(const struct audit_run *run, enum audit_test test,
                                    enum isolate_outcome *outcome)
 {
@@ -320,8 +358,8 @@ struct json_object *culprit_search(const struct audit_run *run, enum audit_test 
     find_candidates(&s);
     if (run->given != NULL && !take_given(&s, out))
         r.outcome = ISOLATE_MODEL;
-    else if (s.n > 0) /* else the profile is the reference */
-        isolate(s.rows, s.n, decide, &s, &r);
+    else
+        search_rows(&s, &r);
     *outcome = r.outcome;
     json_object_object_add(out, "outcome", json_object_new_string(isolate_outcome_name(r.outcome)));
     put_legs(&s, r.legs, out);
@@ -329,6 +367,8 @@ struct json_object *culprit_search(const struct audit_run *run, enum audit_test 
     put_tries(&s, &r, out);
     if (r.outcome == ISOLATE_CONVICTED)
         put_places(&s, &r, out);
+    if (test == TEST_REPLAY && (r.outcome == ISOLATE_CONVICTED || r.outcome == ISOLATE_CARRIED))
+        put_state(&s, &r, out);
     audit_item_free(&s.given);
     return out;
 }

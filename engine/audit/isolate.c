@@ -252,7 +252,8 @@ void isolate(const struct isolate_row *rows, int n, isolate_run_fn *run, void *u
 
 const char *isolate_outcome_name(enum isolate_outcome outcome)
 {
-    static const char *const names[] = {"convicted", "model", "no fault", "undecided"};
+    static const char *const names[ISOLATE_OUTCOMES] = {"convicted", "model", "no fault",
+                                                        "undecided", "carried state"};
     return names[outcome];
 }
 

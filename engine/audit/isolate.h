@@ -65,6 +65,9 @@ enum isolate_outcome {
     ISOLATE_MODEL,     /* reference fails too: no row is to blame */
     ISOLATE_NO_FAULT,  /* everything live passes: more repeats, or another start */
     ISOLATE_UNDECIDED, /* a verdict was unsure, or the hard stop came */
+    ISOLATE_CARRIED,   /* an equality that no row may break is broken at reference, too: state is
+                          carried wrongly.  Said by the caller in the place of ISOLATE_MODEL */
+    ISOLATE_OUTCOMES
 };
 
 /* Rows that break the test together: one, or several that do it only in company. */

@@ -7,10 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The first place, in the order of layers, whose streams differ by more than `share`.  A layer's
- * streams can only depart where the layer itself does or one in front of it has. */
-static bool first_layer(const double *a, const double *b, int32_t n, int32_t layers, double share,
-                        int32_t *layer, int32_t *position)
+bool locate_layer(const double *a, const double *b, int32_t n, int32_t layers, double share,
+                  int32_t *layer, int32_t *position)
 {
     for (*layer = 0; *layer < layers; ++*layer) {
         for (*position = 0; *position < n; ++*position) {
@@ -37,7 +35,7 @@ static struct json_object *place(const double *a, const double *b, int32_t layer
 {
     struct json_object *out = json_object_new_object();
     int32_t layer, at, position = first_position(diff, n, budget);
-    if (first_layer(a, b, n, layers, budget < 0 ? 0 : AUDIT_DEPARTED, &layer, &at)) {
+    if (locate_layer(a, b, n, layers, budget < 0 ? 0 : AUDIT_DEPARTED, &layer, &at)) {
         json_set(out, "layer", json_object_new_int(layer));
         json_set(out, "position_in_layer", json_object_new_int(at));
     }
@@ -61,8 +59,8 @@ struct json_object *locate(const struct audit_run *run, const struct profile *al
     ASSERT(a != NULL && b != NULL && diff != NULL);
     struct audit_setting reference = {run->reference, run->reference, CARRY_NONE};
     struct audit_setting convicted = {alone, alone, CARRY_NONE};
-    machine_trace(run->machine, item->ids.data, n, run->reference, a);
-    machine_trace(run->machine, item->ids.data, n, alone, b);
+    machine_rows(run->machine, item->ids.data, n, n, run->reference, WAY_COLD, NULL, a);
+    machine_rows(run->machine, item->ids.data, n, n, alone, WAY_COLD, NULL, b);
     machine_compare(run->machine, item->ids.data, n, n, &reference, &convicted, diff);
     struct json_object *out = json_object_new_object();
     double most = 0;

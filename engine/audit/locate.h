@@ -17,4 +17,10 @@
 struct json_object *locate(const struct audit_run *run, const struct profile *alone, double budget,
                            const struct audit_item *item);
 
+/** The first place, in the order of layers, whose streams differ by more than `share`.  A layer's
+ *  streams can only depart where the layer itself does or one in front of it has.
+ *  @shape a, b [n, layers], as machine_rows notes them  @return false: none */
+bool locate_layer(const double *a, const double *b, int32_t n, int32_t layers, double share,
+                  int32_t *layer, int32_t *position);
+
 #endif

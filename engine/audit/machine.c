@@ -462,22 +462,47 @@ static void feed_all(struct audit_machine *m, struct sequence *sequence,
     step(m, profile, &segment, 1);
 }
 
+/* The second network of a comparison: of this machine, or of another. */
+struct second {
+    struct audit_machine *machine;
+    struct sequence *sequence;
+    const struct audit_setting *setting;
+};
+
+static void feed_both(struct audit_machine *m, const int32_t *ids, int32_t n, int32_t decode_from,
+                      const struct audit_setting *first, const struct second *second,
+                      machine_see_fn *see, void *user)
+{
+    ASSERT(n >= 1 && n <= m->context && n <= second->machine->context);
+    ASSERT(first->carry == CARRY_NONE && second->setting->carry == CARRY_NONE);
+    lab_sequence_reset(m->lab, m->main);
+    lab_sequence_reset(second->machine->lab, second->sequence);
+    for (int32_t at = 0, take; at < n && !m->lab->gone; at += take) {
+        enum leg leg = at < decode_from ? LEG_PREFILL : LEG_DECODE;
+        take = leg == LEG_DECODE ? 1 : min(AUDIT_COMPARE_ROWS, min(decode_from, n) - at);
+        feed_all(m, m->main, first, ids + at, take, leg, m->a);
+        feed_all(second->machine, second->sequence, second->setting, ids + at, take, leg, m->b);
+        for (int32_t i = 0; i < take && !m->lab->gone; i++)
+            see(user, at + i, m->a + (int64_t)i * m->vocab, m->b + (int64_t)i * m->vocab);
+    }
+}
+
 void machine_both(struct audit_machine *m, const int32_t *ids, int32_t n, int32_t decode_from,
                   const struct audit_setting *a, const struct audit_setting *b, machine_see_fn *see,
                   void *user)
 {
-    ASSERT(n >= 1 && n <= m->context);
-    ASSERT(a->carry == CARRY_NONE && b->carry == CARRY_NONE);
-    lab_sequence_reset(m->lab, m->main);
-    lab_sequence_reset(m->lab, m->other);
-    for (int32_t at = 0, take; at < n && !m->lab->gone; at += take) {
-        enum leg leg = at < decode_from ? LEG_PREFILL : LEG_DECODE;
-        take = leg == LEG_DECODE ? 1 : min(AUDIT_COMPARE_ROWS, min(decode_from, n) - at);
-        feed_all(m, m->main, a, ids + at, take, leg, m->a);
-        feed_all(m, m->other, b, ids + at, take, leg, m->b);
-        for (int32_t i = 0; i < take && !m->lab->gone; i++)
-            see(user, at + i, m->a + (int64_t)i * m->vocab, m->b + (int64_t)i * m->vocab);
-    }
+    const struct second second = {m, m->other, b};
+    feed_both(m, ids, n, decode_from, a, &second, see, user);
+}
+
+void machine_beside(struct audit_machine *m, struct audit_machine *beside, const int32_t *ids,
+                    int32_t n, int32_t decode_from, const struct audit_setting *setting,
+                    struct audit_difference *out)
+{
+    const struct second second = {beside, beside->main, setting};
+    struct comparing comparing = {m->vocab, out};
+    ASSERT(beside->vocab == m->vocab);
+    feed_both(m, ids, n, decode_from, setting, &second, note_difference, &comparing);
 }
 
 void machine_compare(struct audit_machine *m, const int32_t *ids, int32_t n, int32_t decode_from,
@@ -488,55 +513,44 @@ void machine_compare(struct audit_machine *m, const int32_t *ids, int32_t n, int
     machine_both(m, ids, n, decode_from, a, b, note_difference, &comparing);
 }
 
-/* ---- looking inside -------------------------------------------------------------------------- */
-
-struct tracing {
-    struct piece *step;
-    double *rms;
-    int32_t layers, n;
-};
-
-static void note_trace(void *user, const struct layer_trace *trace)
-{
-    struct tracing *t = user;
-    ASSERT(trace->layer < t->layers && trace->position < t->n);
-    t->rms[(int64_t)trace->position * t->layers + trace->layer] = trace->rms;
-}
-
-/* Only our own step is traced, whoever is served between two. */
-static void trace_piece(void *user, struct model *model)
-{
-    struct tracing *t = user;
-    model_trace_set(model, note_trace, t);
-    step_piece(t->step, model);
-    model_trace_set(model, NULL, NULL);
-}
-
-void machine_trace(struct audit_machine *m, const int32_t *ids, int32_t n,
-                   const struct profile *profile, double *rms)
-{
-    ASSERT(n >= 1 && n <= m->context);
-    lab_sequence_reset(m->lab, m->main);
-    for (int32_t at = 0, take; at < n && !m->lab->gone; at += take) {
-        take = min(schedule_chunk(profile), n - at);
-        struct segment segment = {
-            .sequence = m->main, .ids = ids + at, .n = take, .leg = LEG_PREFILL};
-        struct piece piece = {.profile = profile, .segments = &segment, .n_segments = 1};
-        struct tracing tracing = {&piece, rms, m->lab->config->num_hidden_layers, n};
-        lab_work(m->lab, trace_piece, &tracing);
-    }
-}
-
 /* ---- replay ---------------------------------------------------------------------------------- */
 
-/* Feeding rows whose logits are hashed. */
+/* Feeding rows whose logits are hashed, and whose streams are looked at. */
 struct rows {
     struct audit_machine *machine;
     const struct profile *profile;
     const int32_t *ids;
-    int32_t n;
-    uint64_t *hashes;
+    int32_t n, layers;
+    uint64_t *hashes; /* or NULL */
+    double *rms;      /* or NULL */
+    /* of the step that runs */
+    const struct segment *segments;
+    int32_t n_segments, layer, row;
 };
+
+/* A step tells its rows layer by layer, ours first. */
+static void note_trace(void *user, const struct layer_trace *trace)
+{
+    struct rows *r = user;
+    r->row = trace->layer == r->layer ? r->row + 1 : 0;
+    r->layer = trace->layer;
+    if (r->row >= r->segments[0].n)
+        return;
+    ASSERT(trace->layer < r->layers && trace->position < r->n);
+    r->rms[(int64_t)trace->position * r->layers + trace->layer] = trace->rms;
+}
+
+/* Only our own step is traced, whoever is served between two. */
+static void rows_piece(void *user, struct model *model)
+{
+    struct rows *r = user;
+    struct piece piece = {
+        .profile = r->profile, .segments = r->segments, .n_segments = r->n_segments};
+    r->layer = -1;
+    model_trace_set(model, r->rms != NULL ? note_trace : NULL, r);
+    step_piece(&piece, model);
+    model_trace_set(model, NULL, NULL);
+}
 
 static uint64_t hash_row(const float *row, int32_t n)
 {
@@ -549,6 +563,17 @@ static uint64_t hash_row(const float *row, int32_t n)
     return hash;
 }
 
+/* A step whose first `n` rows are those of positions at .. at + n. */
+static void feed_step(struct rows *r, int32_t at, int32_t n, const struct segment segments[2])
+{
+    struct audit_machine *m = r->machine;
+    r->segments = segments;
+    r->n_segments = segments[1].n > 0 ? 2 : 1;
+    lab_work(m->lab, rows_piece, r);
+    for (int32_t i = 0; i < n && r->hashes != NULL; i++)
+        r->hashes[at + i] = hash_row(m->a + (int64_t)i * m->vocab, m->vocab);
+}
+
 /* Positions at .. at + n, beside `company` rows of another timeline when that is not 0. */
 static void feed_rows(struct rows *r, int32_t at, int32_t n, enum leg leg, int32_t company)
 {
@@ -556,13 +581,15 @@ static void feed_rows(struct rows *r, int32_t at, int32_t n, enum leg leg, int32
     int32_t others[STEP_TOKENS_MAX];
     for (int32_t i = 0; i < company; i++)
         others[i] = r->ids[r->n - 1 - at - i];
-    struct segment segments[2] = {
-        {.sequence = m->main, .ids = r->ids + at, .n = n, .logits_all = m->a, .leg = leg},
+    const struct segment segments[2] = {
+        {.sequence = m->main,
+         .ids = r->ids + at,
+         .n = n,
+         .logits_all = r->hashes != NULL ? m->a : NULL,
+         .leg = leg},
         {.sequence = m->other, .ids = others, .n = company, .leg = leg},
     };
-    step(m, r->profile, segments, company > 0 ? 2 : 1);
-    for (int32_t i = 0; i < n; i++)
-        r->hashes[at + i] = hash_row(m->a + (int64_t)i * m->vocab, m->vocab);
+    feed_step(r, at, n, segments);
 }
 
 /* Other tokens go in and are taken back. */
@@ -574,29 +601,78 @@ static void feed_and_rewind(struct rows *r, int32_t at)
     rewind_to(m, m->main, at);
 }
 
-void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n, int32_t decode_from,
-                  const struct profile *profile, enum audit_way way, uint64_t *hashes)
+/* The draft block follows, as where somebody is served; it changes nothing. */
+static void follow_piece(void *user, struct model *model)
 {
-    static const struct {
-        int32_t sizes[5]; /* of the steps, over and over; 0: the profile's chunk */
-    } plans[WAYS] = {
-        [WAY_COLD] = {{0, 0, 0, 0, 0}},
-        [WAY_ONES] = {{1, 1, 1, 1, 1}},
-        [WAY_ODD] = {{3, 5, 7, 11, 13}},
-        [WAY_EDGE] = {{127, 129, 127, 129, 127}},
-        [WAY_STORED] = {{SNAPSHOT_TOKENS + 3, SNAPSHOT_TOKENS + 1, 2, SNAPSHOT_TOKENS, 5}},
-        [WAY_COMPANY] = {{STEP_TOKENS_MAX / 2, 1, 2, STEP_TOKENS_MAX / 2, 3}},
-        [WAY_REWOUND] = {{1, 130, 64, 3, SNAPSHOT_TOKENS}},
-    };
+    struct rows *r = user;
+    struct sequence *sequence = r->machine->main;
+    int32_t length = sequence_length(sequence), from = length - SLIDING_WINDOW;
+    if (model_config(model)->num_nextn_predict_layers == 0)
+        return;
+    if (sequence_draft_length(sequence) < from)
+        sequence_draft_skip(sequence, from);
+    from = sequence_draft_length(sequence);
+    const struct draft_segment segment = {
+        .sequence = sequence, .next_ids = r->ids + from + 1, .n = length - from};
+    if (segment.n > 0)
+        model_draft(model, r->profile, &segment, 1);
+}
+
+/* One decoded token with guesses behind it, some of which are right: i says how many of each.
+ * @return tokens that stay */
+static int32_t feed_guesses(struct rows *r, int32_t at, int32_t i)
+{
+    struct audit_machine *m = r->machine;
+    int32_t ids[DRAFT_DEPTH_MAX + 1] = {r->ids[at]}, depth = 1 + i % DRAFT_DEPTH_MAX;
+    depth = min(depth, r->n - 1 - at);
+    int32_t right = i % (depth + 1);
+    for (int32_t j = 1; j <= depth; j++)
+        ids[j] = j <= right ? r->ids[at + j] : (r->ids[at + j] + 1) % m->vocab;
+    const struct segment segments[2] = {{.sequence = m->main,
+                                         .ids = ids,
+                                         .n = 1 + depth,
+                                         .logits_all = r->hashes != NULL ? m->a : NULL,
+                                         .leg = LEG_DECODE}};
+    lab_work(m->lab, follow_piece, r);
+    feed_step(r, at, 1 + right, segments);
+    rewind_to(m, m->main, at + 1 + right);
+    return 1 + right;
+}
+
+/* Sizes of the steps of a prompt, over and over; 0: the profile's chunk. */
+static const int32_t PLANS[WAYS][5] = {
+    [WAY_COLD] = {0, 0, 0, 0, 0},
+    [WAY_ONES] = {1, 1, 1, 1, 1},
+    [WAY_ODD] = {3, 5, 7, 11, 13},
+    [WAY_EDGE] = {127, 129, 127, 129, 127},
+    [WAY_STORED] = {SNAPSHOT_TOKENS + 3, SNAPSHOT_TOKENS + 1, 2, SNAPSHOT_TOKENS, 5},
+    [WAY_COMPANY] = {STEP_TOKENS_MAX / 2, 1, 2, STEP_TOKENS_MAX / 2, 3},
+    [WAY_REWOUND] = {1, 130, 64, 3, SNAPSHOT_TOKENS},
+    [WAY_GUESSED] = {0, 0, 0, 0, 0},
+};
+
+void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n, int32_t decode_from,
+                  const struct profile *profile, enum audit_way way, uint64_t *hashes, double *rms)
+{
     ASSERT(n >= 1 && n <= m->context && decode_from >= 1 && decode_from <= n);
-    struct rows r = {m, profile, ids, n, hashes};
+    struct rows r = {.machine = m,
+                     .profile = profile,
+                     .ids = ids,
+                     .n = n,
+                     .layers = m->lab->config->num_hidden_layers,
+                     .hashes = hashes,
+                     .rms = rms};
     lab_sequence_reset(m->lab, m->main);
     lab_sequence_reset(m->lab, m->other);
     for (int32_t at = 0, i = 0, take; at < n && !m->lab->gone; at += take, i++) {
-        int32_t size = plans[way].sizes[i % 5];
+        int32_t size = PLANS[way][i % 5];
         enum leg leg = at < decode_from ? LEG_PREFILL : LEG_DECODE;
         if (way == WAY_STORED && at > 0 && leg == LEG_PREFILL)
             at = store_and_load(m, m->main);
+        if (way == WAY_GUESSED && leg == LEG_DECODE) {
+            take = feed_guesses(&r, at, i);
+            continue;
+        }
         take = leg == LEG_DECODE ? 1
                                  : min(size > 0 ? size : schedule_chunk(profile), decode_from - at);
         if (way == WAY_REWOUND)
@@ -611,11 +687,25 @@ const char *audit_carry_name(enum audit_carry carry)
     return names[carry];
 }
 
+static const struct {
+    const char *name, *leg;
+} WAY_WORDS[WAYS] = {
+    [WAY_COLD] = {"cold", "again"},
+    [WAY_ONES] = {"one token a step", "chunk"},
+    [WAY_ODD] = {"odd steps", "chunk"},
+    [WAY_EDGE] = {"steps at the edges", "chunk"},
+    [WAY_STORED] = {"stored prefix", "restore"},
+    [WAY_COMPANY] = {"in company", "batch"},
+    [WAY_REWOUND] = {"after rewinds", "rewind"},
+    [WAY_GUESSED] = {"behind guesses", "draft"},
+};
+
 const char *audit_way_name(enum audit_way way)
 {
-    static const char *const names[WAYS] = {
-        "cold",          "one token a step", "odd steps",     "steps at the edges",
-        "stored prefix", "in company",       "after rewinds",
-    };
-    return names[way];
+    return WAY_WORDS[way].name;
+}
+
+const char *audit_way_leg(enum audit_way way)
+{
+    return WAY_WORDS[way].leg;
 }

@@ -70,11 +70,6 @@ void machine_say(struct audit_machine *machine, const struct audit_item *item,
 int32_t machine_follow(struct audit_machine *machine, const int32_t *ids, int32_t n, int32_t from,
                        const struct profile *profile, double *out);
 
-/** Prefills ids and notes the root mean square of the streams behind each layer; zeros where the
- *  model cannot be looked into.  @shape ids [n], rms [n, num_hidden_layers] */
-void machine_trace(struct audit_machine *machine, const int32_t *ids, int32_t n,
-                   const struct profile *profile, double *rms);
-
 /* What two settings say about the next token, at one position. */
 struct audit_difference {
     double kl;      /* KL(a || b), nats, over the whole vocabulary */
@@ -100,6 +95,12 @@ void machine_compare(struct audit_machine *machine, const int32_t *ids, int32_t 
                      int32_t decode_from, const struct audit_setting *a,
                      const struct audit_setting *b, struct audit_difference *out);
 
+/** The same under one setting on two networks of one configuration: this machine's, and that of
+ *  `beside`.  @shape as machine_compare; n fits both contexts */
+void machine_beside(struct audit_machine *machine, struct audit_machine *beside, const int32_t *ids,
+                    int32_t n, int32_t decode_from, const struct audit_setting *setting,
+                    struct audit_difference *out);
+
 /* Ways to bring the same ids into a timeline; none may change anything. */
 enum audit_way {
     WAY_COLD,    /* steps of the profile's chunk: what the others are compared with */
@@ -109,15 +110,20 @@ enum audit_way {
     WAY_STORED,  /* again and again from the stored prefix of the last multiple of 128 */
     WAY_COMPANY, /* another timeline takes part in every step */
     WAY_REWOUND, /* other tokens were fed before every step and taken back */
+    WAY_GUESSED, /* decoded behind guesses, of which some are wrong and taken back */
     WAYS
 };
 const char *audit_way_name(enum audit_way way);
+/** What of a conversation the way is like: "chunk", "restore", "batch", "rewind", "draft"; "again"
+ * for the same steps once more. */
+const char *audit_way_leg(enum audit_way way);
 
 /** Feeds ids, as a prompt up to `decode_from` and decoded one by one from there on, and hashes the
- *  logits behind each: two ways agree bit for bit where their hashes do.
- *  @shape ids [n], hashes [n]; 1 <= decode_from <= n */
+ *  logits behind each: two ways agree bit for bit where their hashes do.  Notes the root mean
+ *  square of the streams behind each layer as well, zeros where the model cannot be looked into.
+ *  @shape ids [n], hashes [n] or NULL, rms [n, num_hidden_layers] or NULL; 1 <= decode_from <= n */
 void machine_rows(struct audit_machine *machine, const int32_t *ids, int32_t n, int32_t decode_from,
-                  const struct profile *profile, enum audit_way way, uint64_t *hashes);
+                  const struct profile *profile, enum audit_way way, uint64_t *hashes, double *rms);
 
 /** How far a row of logits [n] puts an id above the best other one: the difference of their
  * log-probabilities. */

@@ -71,6 +71,27 @@ void report_put_estimate(struct json_object *test, struct buf *out)
         buf_printf(out, " [%.4g, %.4g]", low, high);
 }
 
+static void put_names(struct json_object *names, const char *joint, struct buf *out)
+{
+    for (size_t i = 0; i < report_count(names); i++)
+        buf_printf(out, "%s%s", i == 0 ? "" : joint,
+                   json_object_get_string(json_object_array_get_idx(names, i)));
+}
+
+void report_put_state(struct json_object *state, struct buf *out)
+{
+    for (size_t i = 0; i < report_count(state); i++) {
+        struct json_object *leg = json_object_array_get_idx(state, i);
+        buf_printf(out, "%scarried state: %s (", i > 0 ? "; " : "", report_string(leg, "leg"));
+        put_names(report_member(leg, "ways"), "; ", out);
+        buf_puts(out, "), first");
+        if (report_member(leg, "layer") != NULL)
+            buf_printf(out, " in layer %.0f at token %.0f,", report_number(leg, "layer"),
+                       report_number(leg, "position_in_layer"));
+        buf_printf(out, " logits of token %.0f", report_number(leg, "position"));
+    }
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 static void put_head(struct json_object *report, struct buf *out)
@@ -105,13 +126,6 @@ static void put_tests(struct json_object *tests, struct buf *out)
             buf_printf(out, "%-12s   %s\n", "", report_string(test, "why"));
         buf_free(&estimate);
     }
-}
-
-static void put_names(struct json_object *names, const char *joint, struct buf *out)
-{
-    for (size_t i = 0; i < report_count(names); i++)
-        buf_printf(out, "%s%s", i == 0 ? "" : joint,
-                   json_object_get_string(json_object_array_get_idx(names, i)));
 }
 
 /* Where a culprit departs, and what is left of a conversation that shows it. */
@@ -157,6 +171,12 @@ static void put_isolation(struct json_object *isolation, struct buf *out)
     if (report_count(report_member(isolation, "acquitted")) > 0) {
         buf_puts(out, "  acquitted: ");
         put_names(report_member(isolation, "acquitted"), ", ", out);
+        buf_puts(out, "\n");
+    }
+    struct json_object *state = report_member(isolation, "state");
+    if (report_count(state) > 0) {
+        buf_puts(out, "  ");
+        report_put_state(state, out);
         buf_puts(out, "\n");
     }
     for (size_t i = 0; i < report_count(report_member(isolation, "places")); i++)

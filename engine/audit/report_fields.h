@@ -15,5 +15,7 @@ double report_number(struct json_object *object, const char *key);
 size_t report_count(struct json_object *list);
 /** "0.98 [0.95, 0.99]", or nothing. */
 void report_put_estimate(struct json_object *test, struct buf *out);
+/** What replay says of carried state: its legs, each with its ways and its first place. */
+void report_put_state(struct json_object *state, struct buf *out);
 
 #endif

@@ -187,6 +187,11 @@ void report_html(struct json_object *report, struct json_object *history, struct
                                            "state", "witnessed", "why"};
     static const char *const rank_keys[] = {"row", "value", "kl", "top1_loss", "exposure", "tier"};
     static const char *const try_keys[] = {"stage", "prefill", "decode", "reuse", "verdict"};
+    static const char *const state_keys[] = {"leg",      "ways",  "differ",
+                                             "position", "layer", "position_in_layer"};
+    static const char *const anchor_keys[] = {"what",      "made_by", "profile", "n",
+                                              "kl",        "kl_most", "gate",    "same_top",
+                                              "same_bits", "holds"};
     static const char *const past_keys[] = {"id",   "time",   "state",  "verdict",
                                             "what", "budget", "profile"};
     struct json_object *tests = report_member(report, "tests");
@@ -201,10 +206,15 @@ void report_html(struct json_object *report, struct json_object *history, struct
     report_text(report, &head);
     put_escaped(out, buf_cstr(&head));
     buf_puts(out, "</pre>\n");
-    for (size_t i = 0; i < report_count(tests); i++)
-        put_test(out, json_object_array_get_idx(tests, i));
+    for (size_t i = 0; i < report_count(tests); i++) {
+        struct json_object *test = json_object_array_get_idx(tests, i);
+        put_test(out, test);
+        put_table(out, "Carried state", report_member(test, "state"), state_keys, 6);
+        put_table(out, "Held against", report_member(test, "anchors"), anchor_keys, 10);
+    }
     put_table(out, "What each row costs", report_member(report, "ranking"), rank_keys, 6);
     put_table(out, "Isolation", report_member(isolation, "tries"), try_keys, 5);
+    put_table(out, "Carried state", report_member(isolation, "state"), state_keys, 6);
     put_table(out, "History", history, past_keys, 7);
     put_table(out, "Rows", report_member(report, "rows"), row_keys, 7);
     buf_puts(out, "</html>\n");

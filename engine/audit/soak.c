@@ -52,7 +52,7 @@ static void canary(const struct audit_run *run, char out[CANARY_BYTES])
         int32_t n = (int32_t)item.ids.len;
         uint64_t *rows = calloc((size_t)n, sizeof *rows);
         ASSERT(rows != NULL);
-        machine_rows(run->machine, item.ids.data, n, n, run->profile, WAY_COLD, rows);
+        machine_rows(run->machine, item.ids.data, n, n, run->profile, WAY_COLD, rows, NULL);
         for (int32_t i = 0; i < n; i++)
             hash = fnv_add(hash, rows[i]);
         free(rows);

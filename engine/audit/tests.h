@@ -6,6 +6,7 @@
 #define V4BOX_ENGINE_AUDIT_TESTS_H
 
 #include "engine/audit/given.h"
+#include "engine/audit/golden.h"
 #include "engine/audit/machine.h"
 #include "engine/audit/report.h"
 
@@ -21,12 +22,21 @@ struct audit_budget {
 /** @return NULL: no such budget */
 const struct audit_budget *audit_budget(const char *name);
 
+/* What logits are held against beside the reference profile, which shares the network with the
+ * audited one. */
+struct audit_anchors {
+    struct audit_machine *cpu; /* the CPU's network on the same weights; NULL: it computes anyway */
+    struct golden *golden[GOLDEN_FILES_MAX];
+    int n_golden;
+};
+
 struct audit_run {
     struct audit_machine *machine;
     const struct audit_text *text;
     const struct profile *profile, *reference;
     const struct audit_budget *budget;
-    const struct audit_given *given; /* that a search decides on; NULL: items of its test */
+    const struct audit_given *given;     /* that a search decides on; NULL: items of its test */
+    const struct audit_anchors *anchors; /* NULL: none */
     uint64_t seed;
     uint64_t until_ms; /* of clock_ms(): what would end behind it is dropped; 0: never */
     int64_t repeats;   /* runs of one configuration before a search calls it good */

@@ -3,6 +3,7 @@
 #define V4BOX_ENGINE_AUDIT_TESTS_COMMON_H
 
 #include "config/audit_gates.h"
+#include "engine/audit/locate.h"
 #include "engine/audit/stats.h"
 #include "engine/audit/tests.h"
 #include "engine/base/json.h"
@@ -71,10 +72,21 @@ bool audit_item_make(const struct audit_run *run, enum audit_test test, int32_t 
 int32_t audit_items(const struct audit_run *run, enum audit_test test);
 /** The text on which logits are compared first.  @return false: none fits  @own audit_item_free */
 bool audit_text_make(const struct audit_run *run, struct audit_item *out);
+/** The same of so many tokens. */
+bool audit_text_of(const struct audit_run *run, int32_t tokens, struct audit_item *out);
+/** Holds the profile against the anchors of the run: a member "anchors" of the result, with what
+ *  each says.  @return false: one is over its gate; each is told in `why` */
+bool audit_anchors_hold(const struct audit_run *run, struct json_object *result, struct buf *why);
+/** The least text on which every row acts.  @unit tokens */
+int32_t audit_text_least(const struct audit_run *run);
 /** Mean KL of prefilled and of decoded positions against the reference; the larger one. */
 double audit_kl(const struct audit_run *run, const struct audit_setting *setting);
 /** Whether a way of replay changes a bit: positions of the first that does. */
 int audit_replay_failures(const struct audit_run *run, const struct profile *profile);
+/** Which legs of carried state change a bit, and where each does first: objects with leg, ways,
+ *  differ (positions of the first way), position, and layer and position_in_layer where the model
+ *  can be looked into.  @own the caller: json_object_put */
+struct json_object *audit_replay_state(const struct audit_run *run, const struct profile *profile);
 /** Whether a call is by the schemas of these tools, which are flat as those of config/audit.def:
  * every required property is there, every one that is there is declared and of its type. */
 bool audit_call_valid(struct json_object *tools, const struct dsml_call *call);

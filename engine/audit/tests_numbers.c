@@ -1,4 +1,4 @@
-/* Floor, replay and logits: what the numbers do, before any answer changes. */
+/* Floor and logits: what the numbers do, before any answer changes. */
 #include "engine/audit/pace.h"
 #include "engine/audit/tests_common.h"
 #include "engine/base/clock.h"
@@ -21,15 +21,25 @@ static bool make_text(const struct audit_run *run, int32_t i, int32_t tokens,
 
 /* As the budget says, but long enough that the indexer has to choose: below index_topk blocks no
  * row of it does anything. */
+int32_t audit_text_least(const struct audit_run *run)
+{
+    return RATIO_CSA * machine_config(run->machine)->index_topk + 144;
+}
+
 static int32_t text_tokens(const struct audit_run *run)
 {
-    int32_t least = RATIO_CSA * machine_config(run->machine)->index_topk + 144;
+    int32_t least = audit_text_least(run);
     return run->budget->text_tokens > least ? run->budget->text_tokens : least;
 }
 
 bool audit_text_make(const struct audit_run *run, struct audit_item *out)
 {
     return make_text(run, 0, text_tokens(run), out);
+}
+
+bool audit_text_of(const struct audit_run *run, int32_t tokens, struct audit_item *out)
+{
+    return make_text(run, 0, tokens, out);
 }
 
 /* The last tokens of a text are decoded. */
@@ -140,7 +150,7 @@ static double growth(const struct distances *d)
 }
 
 static enum audit_verdict judge_logits(const struct distances *d, const struct summary *s,
-                                       const struct audit_gates *g, char *why, size_t why_size)
+                                       const struct audit_gates *g, struct buf *why)
 {
     bool many = d->n >= AUDIT_TAIL_POSITIONS;
     double agreement = stats_rate(d->same_top, d->n, AUDIT_CONFIDENCE).high;
@@ -153,10 +163,9 @@ static enum audit_verdict judge_logits(const struct distances *d, const struct s
                        : many && growth(d) > g->growth ? "KL grows along the text"
                                                        : NULL;
     const char *held = d->texts > 0 ? "all gates held" : "no text was looked at";
-    int n = snprintf(why, why_size, "%s", over != NULL ? over : held);
+    buf_puts(why, over != NULL ? over : held);
     if (d->dropped > 0)
-        snprintf(why + n, why_size - (size_t)n, "; no time was left for %d of %d texts", d->dropped,
-                 d->dropped + d->texts);
+        buf_printf(why, "; no time was left for %d of %d texts", d->dropped, d->dropped + d->texts);
     return d->texts == 0 ? VERDICT_UNDECIDED : over != NULL ? VERDICT_FAIL : VERDICT_PASS;
 }
 
@@ -209,12 +218,13 @@ struct json_object *test_logits(const struct audit_run *run, enum audit_verdict 
     /* two more looks, at one leg each, follow */
     measure(run, &setting, first_of(run->until_ms, LOGITS_LOOKS), &d);
     struct summary s = stats_summary(d.kl, d.n);
-    char why[128], gate[128];
-    *verdict = judge_logits(&d, &s, g, why, sizeof why);
+    char gate[128];
+    struct buf why = {0};
+    *verdict = judge_logits(&d, &s, g, &why);
     snprintf(gate, sizeof gate, "mean %.3g, 99.9 %% %.3g, top-1 %.4g, growth %.3g", g->kl_mean,
              g->kl_999, g->top1, g->growth);
     struct json_object *out =
-        result_new(audit_test_name(TEST_LOGITS), *verdict, why, d.texts, gate);
+        result_new(audit_test_name(TEST_LOGITS), *verdict, buf_cstr(&why), d.texts, gate);
     if (d.texts > 0)
         result_estimate(out, s.mean,
                         stats_bootstrap(d.means, d.texts, AUDIT_CONFIDENCE, run->seed));
@@ -233,6 +243,11 @@ struct json_object *test_logits(const struct audit_run *run, enum audit_verdict 
     put_bins(out, &d);
     put_legs(run, numbers);
     distances_free(&d);
+    if (!audit_anchors_hold(run, out, &why))
+        *verdict = VERDICT_FAIL;
+    json_set(out, "verdict", json_object_new_string(audit_verdict_name(*verdict)));
+    json_set(out, "why", json_object_new_string(buf_cstr(&why)));
+    buf_free(&why);
     return out;
 }
 
@@ -266,115 +281,5 @@ struct json_object *test_floor(const struct audit_run *run, enum audit_verdict *
     result_estimate(out, n == 0 ? NAN : (double)(n - same) / n,
                     stats_rate(n - same, n, AUDIT_CONFIDENCE));
     result_number(result_part(out, "numbers", false), "KL most", most);
-    return out;
-}
-
-/* ---- replay ---------------------------------------------------------------------------------- */
-
-/* Six blocks of 128 and a rest: every border lies inside, every length up to it is compared. */
-#define REPLAY_TOKENS 771
-
-/* Ways in which the last tokens are decoded, too: other kernels than those of a prompt. */
-static const enum audit_way DECODED[] = {WAY_STORED, WAY_COMPANY, WAY_REWOUND};
-#define DECODED_N ((int)(sizeof DECODED / sizeof *DECODED))
-#define REPLAYS   (WAYS + DECODED_N)
-
-/* Positions at which each way gives other bits than one cold prompt, and the first of all. */
-struct replayed {
-    int32_t n, differ[REPLAYS], all, first;
-    int dropped; /* ways for which no time was left */
-};
-
-static void count_differences(struct replayed *r, int replay, const uint64_t *cold,
-                              const uint64_t *other, int32_t from)
-{
-    for (int32_t i = from; i < r->n; i++) {
-        if (cold[i] == other[i])
-            continue;
-        r->differ[replay]++;
-        r->all++;
-        r->first = i < r->first ? i : r->first;
-    }
-}
-
-/* "stored prefix, decoded" */
-static void replay_name(int replay, char *out, size_t size)
-{
-    bool prompt = replay < WAYS;
-    enum audit_way way = prompt ? (enum audit_way)replay : DECODED[replay - WAYS];
-    snprintf(out, size, "%s%s", audit_way_name(way), prompt ? "" : ", decoded");
-}
-
-/* `enough`: one way that differs says enough. */
-static struct replayed replay(const struct audit_run *run, const struct profile *profile,
-                              bool enough)
-{
-    uint64_t cold[REPLAY_TOKENS], other[REPLAY_TOKENS];
-    struct replayed out = {.first = REPLAY_TOKENS};
-    struct audit_item item;
-    if (!make_text(run, 0, REPLAY_TOKENS, &item))
-        return out;
-    out.n = (int32_t)item.ids.len;
-    for (int i = 0; i < REPLAYS && !audit_cancelled(run) && !(enough && out.all > 0); i++) {
-        if (run->until_ms != 0 && clock_ms() >= run->until_ms) {
-            out.dropped = REPLAYS - i;
-            break;
-        }
-        int32_t from = i < WAYS ? 0 : decode_from(out.n), decode = i < WAYS ? out.n : from;
-        enum audit_way way = i < WAYS ? (enum audit_way)i : DECODED[i - WAYS];
-        if (i == 0 || i == WAYS) /* what the ways behind it are compared with */
-            machine_rows(run->machine, item.ids.data, out.n, decode, profile, WAY_COLD, cold);
-        machine_rows(run->machine, item.ids.data, out.n, decode, profile, way, other);
-        count_differences(&out, i, cold, other, from);
-    }
-    audit_item_free(&item);
-    return out;
-}
-
-/* Positions that were compared, in all ways together. */
-static int64_t compared(const struct replayed *r)
-{
-    int ways = REPLAYS - r->dropped, decoded = ways > WAYS ? ways - WAYS : 0;
-    return (int64_t)r->n * (ways - decoded) + (int64_t)AUDIT_DECODED * decoded;
-}
-
-int audit_replay_failures(const struct audit_run *run, const struct profile *profile)
-{
-    return replay(run, profile, true).all;
-}
-
-struct json_object *test_replay(const struct audit_run *run, enum audit_verdict *verdict)
-{
-    struct replayed r = replay(run, run->profile, false);
-    struct buf why = {0};
-    char name[64];
-    buf_puts(&why, r.n == 0    ? "no text fits the context"
-                   : r.all > 0 ? "differs: "
-                               : "no way into a timeline changes a bit");
-    for (int i = 0, named = 0; i < REPLAYS; i++) {
-        replay_name(i, name, sizeof name);
-        if (r.differ[i] > 0)
-            buf_printf(&why, "%s%s", named++ > 0 ? ", " : "", name);
-    }
-    if (r.all > 0)
-        buf_printf(&why, "; first at position %d", r.first);
-    if (r.dropped > 0)
-        buf_printf(&why, "; no time was left for %d of %d ways", r.dropped, REPLAYS);
-    *verdict = r.all > 0                   ? VERDICT_FAIL
-               : r.n == 0 || r.dropped > 0 ? VERDICT_UNDECIDED
-                                           : VERDICT_PASS;
-    int64_t n = compared(&r);
-    struct json_object *out = result_new(audit_test_name(TEST_REPLAY), *verdict, buf_cstr(&why), n,
-                                         "every logit of every position equal");
-    buf_free(&why);
-    result_estimate(out, n == 0 ? NAN : (double)r.all / (double)n,
-                    stats_rate(r.all, n, AUDIT_CONFIDENCE));
-    struct json_object *numbers = result_part(out, "numbers", false);
-    if (r.dropped > 0)
-        result_number(numbers, RESULT_DROPPED, r.dropped);
-    for (int i = 0; i < REPLAYS - r.dropped; i++) {
-        replay_name(i, name, sizeof name);
-        result_number(numbers, name, r.differ[i]);
-    }
     return out;
 }

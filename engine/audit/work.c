@@ -139,7 +139,7 @@ enum audit_verdict audit_report_worst(struct json_object *report)
         worst = audit_verdict_worst(worst, audit_verdict_parse(report_string(test, "verdict")));
     }
     const char *outcome = report_string(report_member(report, "isolation"), "outcome");
-    for (int i = 0; i <= ISOLATE_UNDECIDED; i++) {
+    for (int i = 0; i < ISOLATE_OUTCOMES; i++) {
         if (strcmp(isolate_outcome_name((enum isolate_outcome)i), outcome) == 0)
             return worst == VERDICT_INVALID
                        ? worst /* the search tried rows that are not what they are said to be */
@@ -186,14 +186,18 @@ enum status audit_work_open(struct audit_work *w, int32_t context, struct error 
     w->before_s =
         report_member(w->report, "spent_s") != NULL ? report_number(w->report, "spent_s") : 0;
     w->begin_ms = clock_ms();
-    return machine_create(w->lab, &w->text, context, &w->machine, err);
+    enum status status = machine_create(w->lab, &w->text, context, &w->machine, err);
+    if (status == OK && w->cpu != NULL)
+        status = machine_create(w->cpu, &w->text, AUDIT_CPU_TOKENS, &w->anchors.cpu, err);
+    return status;
 }
 
 void audit_work_close(struct audit_work *w)
 {
     machine_destroy(w->machine);
+    machine_destroy(w->anchors.cpu);
     json_object_put(w->report);
-    w->machine = NULL;
+    w->machine = w->anchors.cpu = NULL;
     w->report = NULL;
 }
 
@@ -317,6 +321,7 @@ enum status audit_work_step(struct audit_work *w, const char *step, enum audit_v
         .reference = &o->reference,
         .budget = o->budget,
         .given = o->given,
+        .anchors = &w->anchors,
         .seed = audit_seed(o->seed),
         .repeats = o->percent == 100 ? 1 : stats_repeats(o->percent / 100.0, AUDIT_MISS),
         .cancelled = lab_gone,

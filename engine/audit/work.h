@@ -22,6 +22,7 @@ struct audit_order {
     const struct audit_given *given; /* that "isolate" searches in place of `test`; NULL: none */
     const struct recording *pinned;  /* borrows: the request that "replay" or "isolate" is of */
     int32_t percent;                 /* of the runs in which a flaky fault shows */
+    bool cpu;                        /* logits are held against the CPU's network, too */
 };
 
 /** Takes the word of an order, and for "isolate" its test (else NULL).
@@ -41,6 +42,8 @@ struct audit_work {
     struct lab *lab;               /* borrows */
     struct audit_text text;        /* borrows */
     struct proof_options proving;  /* what renders and serves for the proof, or NULLs */
+    struct lab *cpu;               /* borrows: the CPU's network on the same weights, or NULL */
+    struct audit_anchors anchors;  /* owns the CPU's machine, borrows the golden files */
     struct audit_machine *machine; /* owns */
     struct json_object *report;    /* owns */
     enum audit_verdict verdict;    /* of the steps so far */

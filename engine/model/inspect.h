@@ -57,7 +57,8 @@ struct layer_trace {
 
 typedef void model_trace_fn(void *user, const struct layer_trace *trace);
 
-/** Calls fn for every token of every main layer of the steps that follow; NULL ends it. */
+/** Calls fn for every token of every main layer of the steps that follow; NULL ends it.  A worker's
+ *  network tells nothing. */
 void model_trace_set(struct model *model, model_trace_fn *fn, void *user);
 
 #endif

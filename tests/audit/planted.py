@@ -3,13 +3,13 @@
     planted.py [--json FILE] [--workers N] [--build | --built] [NAME...]
 
 A defect is some replacements in copies of source files (harness.py), or a value of a row.  A defect in a row must
-be convicted by `isolate` with that row and no other, inside the bound of verdicts; one in carried state must fail
-`replay` in the named way; one in the prompt must be named there; a harmless change must be acquitted, with its
+be convicted by `isolate` with that row and no other, inside the bound of verdicts; of one in carried state
+the legs must be named; one in the prompt must be named there; a harmless change must be acquitted, with its
 figure.  Prints TAP and a confusion table, which FILE gets as JSON.  With --build engines are only built, with --built they are
 there: a machine without a compiler can run them."""
-import argparse, concurrent.futures, json, subprocess, sys
+import argparse, concurrent.futures, json, os, subprocess, sys, tempfile
 from typing import NamedTuple
-import harness
+import golden, harness
 from harness import Tap, report
 
 ATTENTION, EXPERTS = "kernels/cpu/cpu_attention.c", "kernels/cpu/cpu_experts.c"
@@ -50,10 +50,9 @@ class Row(NamedTuple):
 
 
 class State(NamedTuple):
-    """A defect of carried state: the ways of replay that must show it; None: the engine must abort."""
-    ways: set
+    """A defect of carried state: the legs that must be named; None: the engine must abort."""
+    legs: list
     edits: list
-    rows: dict = {}
 
 
 class Proven(NamedTuple):
@@ -62,6 +61,12 @@ class Proven(NamedTuple):
     kind: str
     edits: list
     rows: dict
+
+
+class Anchored(NamedTuple):
+    """A defect that every profile shares: `what` must show it, a golden file or, of a worker, the CPU's network."""
+    what: str
+    edits: list
 
 
 class Soaked(NamedTuple):
@@ -121,8 +126,8 @@ FAULTS = {
         (PROJECT, "rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED];",
          "rope = s->rope[(ratio == 0) != (r->query_norm == ATTN_QNORM_BF16) ? ROPE_WINDOW : ROPE_COMPRESSED];")]),
     "four tokens of the window for sampled ones": Row([["attn.decode"]], [
-        (ATTENTION, "position - SLIDING_WINDOW + 1 : 0;",
-         "position - (p->math == ATTN_BF16_SPLIT_K ? SLIDING_WINDOW / 32 : SLIDING_WINDOW) + 1 : 0;")]),
+        (ATTENTION, "int64_t at = oldest_of(position);",
+         "int64_t at = p->math == ATTN_BF16_SPLIT_K && position > 3 ? position - 3 : oldest_of(position);")]),
     "scale of the wrong channels in entries": Row([["kv.entry"]], [
         (ATTENTION, "b->v->round(p->round_nope, entry, NOPE, entry));",
          "b->v->round(p->round_nope, entry, NOPE, entry));\n"
@@ -165,15 +170,18 @@ FAULTS = {
          "1.0f : (float)SOFTMAX_SCALE};\n"
          "    heads.scale *= p->math == ATTN_BF16_SPLIT_K && v4box_decoded > 1 ? 1.01f : 1.0f;")],
         "replay", rows={**FEW, "attn.decode": "bf16-split-k"}),
+    "a group that is not there yet": Row([["attn.prefill"]], [
+        (ATTENTION, "j < blocks; j++)", "j < blocks + (p->math == ATTN_BF16); j++)")],
+        "replay", rows={**FEW, "attn.prefill": "bf16"}),
     # ---- carried state
-    "stale window": State({"stored prefix"}, [
+    "stale window": State(["restore"], [
         (SNAPSHOT, "length - window, window, entry,", "length - window, window - 9, entry,")]),
-    "lost overlap": State({"stored prefix"}, [
+    "lost overlap": State(["restore"], [
         (SNAPSHOT, "if (c->compress_ratios[layer] != RATIO_CSA)",
          "if (c->compress_ratios[layer] != RATIO_CSA || walk->way == LOAD)")]),
-    "lost index keys": State({"stored prefix"}, [
+    "lost index keys": State(["restore"], [
         (SNAPSHOT, "if (ratio == RATIO_CSA)\n", "if (ratio == RATIO_CSA && walk->way != LOAD)\n")]),
-    "position after a stored prefix": State({"stored prefix"}, [
+    "position after a stored prefix": State(["restore"], [
         (SNAPSHOT, "sequence->length = sequence->draft_length = length;",
          "sequence->length = sequence->draft_length = length;\n    extern int v4box_loaded;\n    v4box_loaded = length;"),
         (FORWARD, "step->spans[i].position + j;",
@@ -181,17 +189,21 @@ FAULTS = {
         (FORWARD, "static void step_begin(", "int v4box_loaded;\nstatic void step_begin(")]),
     "rewind leaves a token": State(None, [
         (STATE, "    s->length = length;\n", "    s->length = length + (length == 131);\n")]),
-    "position by the number of rows": State({"in company"}, [
+    "position by the number of rows": State(["batch", "draft"], [
         (FORWARD, "step->spans[i].position + j;",
          "step->spans[i].position + j + (step->spans[i].n == 2);")]),
-    "compressor reset at the edge of a step": State({"one token a step", "odd steps"}, [
+    "position of a token behind a guess": State(["draft"], [
+        (FORWARD, "step->spans[i].position + j;",
+         "step->spans[i].position + j + (step->spans[i].leg == LEG_DECODE && j > 0);")]),
+    "compressor reset at the edge of a step": State(["chunk", "restore", "batch", "rewind", "draft"], [
         (COMPRESSOR, "from = overlap && block > 0 ? first - p->ratio : first;",
          "from = overlap && block > 0 && block != *p->at / p->ratio ? first - p->ratio : first;")]),
-    "a group that is not there yet": State({"one token a step"}, [
-        (ATTENTION, "j < blocks; j++)", "j < blocks + (p->math == ATTN_BF16); j++)")],
-        {"attn.prefill": "bf16"}),
-    "stale window, in a soak": Soaked("stored prefix", [
+    "stale window, in a soak": Soaked("restore", [
         (SNAPSHOT, "length - window, window, entry,", "length - window, window - 9, entry,")]),
+    # ---- the same in every profile
+    "mixing matrix the wrong way round for all": Anchored("golden", [
+        (STREAMS, "comb[j * HC_MULT + i] = k[j][i];", "comb[i * HC_MULT + j] = k[j][i];")]),
+    "a worker that applies the routed factor nowhere": Anchored("cpu", [(EXPERTS, GATE, "if (false) {")]),
     # ---- where no test looks
     "routed factor twice in the draft block": Proven("moe.scale", "draft", [
         (EXPERTS, GATE, "if (p->scale == MOE_SCALE_GATE || p->place.kind == KIND_DRAFT) {")], FEW),
@@ -232,16 +244,16 @@ def row_fault(name, fault):
 def state_fault(name, fault):
     engine = engine_of(name, fault)
     try:
-        _, got = report("replay", "--profile", profile(fault.rows), "--budget", "quick", engine=engine)
+        _, got = report("isolate", "--test", "replay", "--profile", "reference", "--budget", "quick", engine=engine)
     except RuntimeError as error:  # the engine itself may notice first
         return {"harmful": True, "flagged": "replay", "verdict": "ABORT", "legs": "state",
                 "named": [[str(error).strip()[-60:]]], "verdicts": 1, "bound": 1, "kl": None,
-                "good": fault.ways is None and "broken invariant" in str(error)}
-    test = got["tests"][1]
-    seen = sorted(way for way, n in test["numbers"].items() if n > 0)
-    return {"harmful": True, "flagged": "replay", "verdict": test["verdict"], "legs": "state", "named": [seen],
-            "verdicts": 1, "bound": 1, "kl": None,
-            "good": test["verdict"] == "FAIL" and fault.ways is not None and fault.ways <= set(seen)}
+                "good": fault.legs is None and "broken invariant" in str(error)}
+    found = got["isolation"]
+    seen = [leg["leg"] for leg in found.get("state", [])]
+    return {"harmful": True, "flagged": "replay", "verdict": found["outcome"], "legs": found["legs"], "named": [seen],
+            "verdicts": len(found["tries"]), "bound": ONE, "kl": None, "state": found.get("state"),
+            "good": found["outcome"] == "carried state" and seen == fault.legs and "layer" in found["state"][0]}
 
 
 def proof_fault(name, fault):
@@ -250,6 +262,22 @@ def proof_fault(name, fault):
     return {"harmful": True, "flagged": "prove", "verdict": got["verdict"], "legs": "", "named": [list(s) for s in seen],
             "verdicts": 1, "bound": 1, "kl": None,
             "good": got["verdict"] == "INVALID" and seen == [(fault.row, fault.kind)]}
+
+
+def anchored_fault(name, fault):
+    """Profile and reference are the same, and so is what is wrong with them."""
+    engine = engine_of(name, fault)
+    with tempfile.TemporaryDirectory(prefix="v4box-golden-") as folder:
+        path = os.path.join(folder, "golden.json")
+        json.dump(golden.golden(harness.DEMO, golden.case_ids(), "reference"), open(path, "w"))
+        more = ("--worker", engine) if fault.what == "cpu" else ("--golden", path)
+        _, got = report("logits", "--profile", "reference", "--budget", "quick", *more,
+                        engine="build/engine" if fault.what == "cpu" else engine)
+    test = got["tests"][1]
+    (anchor,) = test["anchors"]
+    return {"harmful": True, "flagged": "logits", "verdict": test["verdict"], "legs": "", "named": [["against " + anchor["what"]]],
+            "verdicts": 1, "bound": 1, "kl": anchor["kl"],
+            "good": test["verdict"] == "FAIL" and test["estimate"] == 0 and (anchor["what"], anchor["holds"]) == (fault.what, False)}
 
 
 def soak_fault(name, fault):
@@ -301,7 +329,7 @@ def attempt(name, fault):
                 "named": [[str(error)[-200:]]], "verdicts": 0, "bound": 0, "kl": None, "good": False}
 
 
-RUN = {type(None): control, Row: row_fault, State: state_fault, Soaked: soak_fault, Proven: proof_fault, Prompt: prompt_fault, Harmless: harmless}
+RUN = {type(None): control, Row: row_fault, State: state_fault, Anchored: anchored_fault, Soaked: soak_fault, Proven: proof_fault, Prompt: prompt_fault, Harmless: harmless}
 
 
 def show(table):

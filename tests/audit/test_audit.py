@@ -1,6 +1,7 @@
 """The suite `audit`: reports of the embedded model, what two defects look like in them, and wrong input."""
 import json, os, shutil, subprocess, sys, tempfile
 import jsonschema
+from golden import case_ids, golden
 from harness import DEMO, ROOT, Tap, audit, planted, report
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -18,9 +19,10 @@ def valid(value):
 
 def whole_report(tap, folder):
     """Everything, in the published numerics: nothing may fail."""
-    path, page = os.path.join(folder, "official.json"), os.path.join(folder, "official.html")
+    path, page, other = (os.path.join(folder, name) for name in ("official.json", "official.html", "golden.json"))
+    json.dump(golden(DEMO, case_ids(), "reference"), open(other, "w"))
     status, text, errors = audit("all", "--model", DEMO, "--profile", "official", "--budget", "quick", "--json", path,
-                                 "--html", page)
+                                 "--html", page, "--worker", "build/engine", "--golden", other)
     official = json.load(open(path))
     verdicts = {t["name"]: t["verdict"] for t in official["tests"]}
     tap.check(status == 0 and list(verdicts) == ["prove", "prompt", "floor", "replay", "logits", "tools", "recall", "needle"],
@@ -30,6 +32,11 @@ def whole_report(tap, folder):
               f"official is proven in {official['tests'][0]['numbers']}")
     tap.check(verdicts["prompt"] == verdicts["floor"] == verdicts["replay"] == verdicts["logits"] == "PASS",
               "official asks the same, equals itself, replays bit for bit, and holds its gates")
+    cpu, made, own = official["tests"][4]["anchors"]
+    tap.check(cpu["what"] == "cpu" and cpu["same_bits"] == 1 and cpu["n"] > 200 and made["what"] == own["what"] == "golden",
+              f"what another process computes is what this one does: {cpu}")
+    tap.check(made["profile"] == "reference" and made["kl"] < 1e-9 and made["same_top"] == 1 and 1e-4 < own["kl"] < own["gate"],
+              f"another program's numbers are the reference's: {made}, and near the profile's: {own}")
     tap.check(verdicts["tools"] in ("PASS", "UNDECIDED"), f"official calls its tools: {verdicts['tools']}")
     tap.check(verdicts["recall"] == "PASS" and verdicts["needle"] == "PASS", "official loses no answer")
     tap.check(valid(official), "the report has the form of its schema")
@@ -57,8 +64,10 @@ def defects(tap):
     stale = planted("stale window", ("engine/model/snapshot.c", "length - window, window, entry,",
                                      "length - window, window - 9, entry,"))
     status, bad = report("replay", "--profile", "reference", engine=stale)
-    why = bad["tests"][1]["why"]
-    tap.check(status == 1 and bad["verdict"] == "FAIL" and why.startswith("differs: stored prefix, stored prefix, decoded; "),
+    why, (leg, *others) = bad["tests"][1]["why"], bad["tests"][1]["state"]
+    tap.check(valid(bad) and status == 1 and bad["verdict"] == "FAIL" and not others and leg["leg"] == "restore" and
+              leg["ways"] == ["stored prefix", "stored prefix, decoded"] and leg["layer"] == 0 and
+              why.startswith("differs: carried state: restore (stored prefix; stored prefix, decoded), first in layer 0 at token "),
               f"a window that is not brought back: {why}")
     twice = planted("scaling twice", ("kernels/cpu/cpu_experts.c", "if (p->scale == MOE_SCALE_GATE) {", "{"))
     rows = "moe.scale=kernel,hc.mix=bf16,attn.prefill=bf16,attn.decode=bf16,index.score=bf16,head.logits=bf16"
@@ -178,6 +187,9 @@ def wrong_input(tap, folder):
         (("isolate", "--model", DEMO, "--conversation", alien), "messages"),
         (("isolate", "--model", DEMO, "--conversation", "/nowhere/x"), "/nowhere/x"),
         (("all", "--model", folder), "tokenizer.json"),
+        (("logits", "--model", DEMO, "--golden", alien), "alien.json: schema"),
+        (("logits", "--model", DEMO, "--golden", ",".join([alien] * 5)), "alien.json: schema"),
+        (("logits", "--model", DEMO, "--worker", "/nowhere/engine"), "/nowhere/engine"),
         (("show", os.path.join(folder, "nowhere")), "nowhere"),
         (("show", torn), "torn.json"),
         (("show", alien), "alien.json"),

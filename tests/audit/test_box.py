@@ -14,7 +14,7 @@ QUESTION = "Explain how a kettle works, please."
 def wrong_words(tap, box):
     for line, word in (("audit", "usage"), ("audit guess", "usage"), ("audit all --budget 9m", "--budget"),
                        ("audit all --profile quickest", "quickest"), ("audit all --seed x", "--seed"),
-                       ("audit all --seed", "--seed"), ("audit isolate", "--test"),
+                       ("audit all --seed", "--seed"), ("audit isolate", "--test"), ("audit logits --cpu", "no worker"),
                        ("audit isolate --test logits --pinned x", "--pinned"), ("audit soak --test logits", "--test"),
                        ("audit isolate --test floor", "--test"), ("audit floor --test logits", "--test"),
                        ("audit isolate --test logits --percent 4", "--percent"), ("audit abort", "no audit"),
@@ -196,10 +196,10 @@ def broken(tap, folder):
 
 
 def searched(tap, folder):
-    """A pinned request that a row of a profile answers otherwise: the row is named, and nothing of the talk."""
+    """A pinned request that a row of a profile answers otherwise, in a worker: the row is named, and nothing of the talk."""
     clamped = planted("clamp at a twentieth, served", ("kernels/cpu/cpu_experts.c", "(float)p->limit,",
                       "(float)(p->scale == MOE_SCALE_KERNEL ? p->limit / 20 : p->limit),"))
-    box = Box(folder, engine=clamped)
+    box = Box(folder, "--worker", clamped)
     for line in ("copy reference mine", "row mine moe.scale kernel", "row mine attn.prefill bf16", "row mine head.logits bf16"):
         box.ask("profile " + line)
     talk = [("The serial number of the green lamp is KTM-4739.", "Noted."), ("Thank you.", "You are welcome."),
@@ -222,17 +222,21 @@ def searched(tap, folder):
 
 
 def lost(tap, folder):
-    """The network computes in a process of its own, which is killed: the audit goes on without a restart."""
+    """The network computes in a process of its own, which is killed: the audit goes on without a restart, and holds it
+    against the CPU's."""
     box = Box(folder, "--worker", "build/engine")
-    box.ask("audit floor --budget quick --seed 7")
+    box.ask("audit logits --budget quick --seed 7 --cpu")
     box.until(lambda s: s["runs"] == 0 or s["done"] == 1, "its first test")
     tasks = f"/proc/{box.process.pid}/task"
     (worker,) = [pid for task in os.listdir(tasks) for pid in open(f"{tasks}/{task}/children").read().split()]
     os.kill(int(worker), signal.SIGKILL)
     box.ended()
     found = box.ask("audit report")
+    jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft7Validator)
     tap.check(found["verdict"] == "PASS" and found["run"]["starts"] == 2 and len(found["tests"]) == 2,
               f"a network that is lost meanwhile: {found['verdict']}, {found['run']}")
+    (anchor,) = found["tests"][1]["anchors"]
+    tap.check(anchor["what"] == "cpu" and anchor["same_bits"] == 1, f"the CPU says the same: {anchor}")
     box.stop()
 
 
