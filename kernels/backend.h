@@ -33,6 +33,7 @@
 #include "config/model.h"
 #include "kernels/entry.h"
 #include "kernels/meeting.h"
+#include "kernels/synth.h"
 #include "kernels/tensor.h"
 #include "kernels/witness.h"
 
@@ -355,6 +356,17 @@ struct gather_params {
     struct gather_piece pieces[LINEAR_OUTS_MAX];
 };
 
+/* All weights of a network, in front of its first step. */
+struct load_params {
+    const struct tensor *tensors; /* [n], without those of experts; some are absent (data NULL) */
+    int32_t n;
+    const struct expert *const *experts; /* [blocks] tables of n_experts */
+    int32_t blocks, n_experts;
+    /* Who they are, if they are made: then nothing lies at their addresses.  Borrowed for as long
+     * as the backend lives.  NULL: their bytes are there. */
+    const struct synth_table *made;
+};
+
 /* The most that any call will ask for; scratch memory is taken once, from these. */
 struct backend_limits {
     int32_t tokens;     /* rows of a step */
@@ -400,6 +412,12 @@ struct backend_ops {
     void (*route)(struct backend *b, const struct route_params *p);
     void (*experts)(struct backend *b, const struct experts_params *p);
     void (*mtp_join)(struct backend *b, const struct mtp_join_params *p);
+
+    /* Brings weights to the memory that operations read them from: those of this rank alone.  An
+     * operation whose weights were not named brings them itself.  NULL: operations read host
+     * memory.
+     * @return NULL; else why not, in words that are kept until the next call */
+    const char *(*load)(struct backend *b, const struct load_params *p);
 
     /* This backend is one of several ranks (kernels/meeting.h), from now on; once. */
     void (*meet)(struct backend *b, struct meeting *meeting, int32_t rank);

@@ -423,6 +423,30 @@ static void ranks_copy(struct backend *b, void *device_to, const void *device_fr
     post(ranks_of(b), JOB_copy, &p, sizeof p, false);
 }
 
+/* ---- weights -------------------------------------------------------------------------------- */
+
+struct load_work {
+    const struct load_params *p;
+    const char *wrong[RANKS_MAX];
+};
+
+static void load_on(struct rank *rank, void *user)
+{
+    struct load_work *w = user;
+    w->wrong[rank->number] = rank_load(rank, w->p);
+}
+
+static const char *ranks_load(struct backend *b, const struct load_params *p)
+{
+    struct load_work work = {.p = p};
+    on_all(ranks_of(b), load_on, &work);
+    for (int32_t i = 0; i < RANKS_MAX; i++) {
+        if (work.wrong[i] != NULL)
+            return work.wrong[i];
+    }
+    return NULL;
+}
+
 /* ---- evidence ------------------------------------------------------------------------------- */
 
 /* That of rank 0, which does everything that is the same on all ranks, and is never without a
@@ -569,7 +593,9 @@ static bool all_open(struct ranks *r)
             return false;
     }
     on_all(r, meet_on, NULL);
-    r->ops.packs = r->list[0].backend->ops->packs;
+    const struct backend_ops *first = r->list[0].backend->ops;
+    r->ops.packs = first->packs;
+    r->ops.load = first->load == NULL ? NULL : ranks_load;
     return true;
 }
 

@@ -105,25 +105,61 @@ void rank_grouped(struct rank *rank, const void *asked, void *own)
 }
 
 /* A rank's slices of a table of experts, made once. */
-static const struct expert *experts_of(struct rank *rank, const struct experts_params *p)
+static const struct expert *experts_of(struct rank *rank, const struct expert *whole, int32_t n)
 {
-    int32_t n = p->n_routed + p->n_shared, i = 0;
-    while (rank->experts[i].whole != NULL && rank->experts[i].whole != p->experts)
+    int32_t i = 0;
+    while (rank->experts[i].whole != NULL && rank->experts[i].whole != whole)
         i++;
     ASSERT(i < ranks_plan(rank->all)->blocks);
     struct rank_experts *table = &rank->experts[i];
     if (table->whole != NULL)
         return table->own;
-    table->whole = p->experts;
+    table->whole = whole;
     table->own = calloc((size_t)n, sizeof *table->own);
     ASSERT(table->own != NULL);
-    struct slice inner = slice_rows(p->inner, SLICE_UNIT, rank->number, n_ranks(rank));
-    struct slice hidden = slice_rows(p->hidden, SLICE_UNIT, rank->number, n_ranks(rank));
+    struct slice inner = slice_rows(whole->w1.rows, SLICE_UNIT, rank->number, n_ranks(rank));
+    struct slice hidden = slice_rows(whole->w2.rows, SLICE_UNIT, rank->number, n_ranks(rank));
     for (int32_t e = 0; e < n; e++)
-        table->own[e] = (struct expert){slice_of_tensor(&p->experts[e].w1, inner),
-                                        slice_of_tensor(&p->experts[e].w2, hidden),
-                                        slice_of_tensor(&p->experts[e].w3, inner)};
+        table->own[e] = (struct expert){slice_of_tensor(&whole[e].w1, inner),
+                                        slice_of_tensor(&whole[e].w2, hidden),
+                                        slice_of_tensor(&whole[e].w3, inner)};
     return table->own;
+}
+
+/* The rows of a tensor that operations of this rank read. */
+static struct slice rows_of(const struct rank *rank, const struct tensor *w)
+{
+    switch (ranks_axis(rank->all, w)) {
+    case SLICE_ROWS:
+        return slice_rows(w->rows, SLICE_UNIT, rank->number, n_ranks(rank));
+    case SLICE_GROUPS:
+    case SLICE_GATHERED:
+        return share_of(rank, w->rows);
+    case SLICE_NONE:
+        break;
+    }
+    return (struct slice){0, w->rows};
+}
+
+const char *rank_load(struct rank *rank, const struct load_params *p)
+{
+    struct load_params mine = *p;
+    struct tensor *tensors = calloc((size_t)p->n, sizeof *tensors);
+    const struct expert **experts = calloc((size_t)p->blocks, sizeof *experts);
+    ASSERT(tensors != NULL && experts != NULL);
+    for (int32_t i = 0; i < p->n; i++) {
+        tensors[i] = p->tensors[i];
+        if (tensors[i].data != NULL)
+            tensors[i] = slice_of_tensor(&p->tensors[i], rows_of(rank, &p->tensors[i]));
+    }
+    for (int32_t block = 0; block < p->blocks; block++)
+        experts[block] = experts_of(rank, p->experts[block], p->n_experts);
+    mine.tensors = tensors;
+    mine.experts = experts;
+    const char *wrong = rank->backend->ops->load(rank->backend, &mine);
+    free(tensors);
+    free(experts);
+    return wrong;
 }
 
 /* Both halves, with an exchange behind each. */
@@ -134,7 +170,7 @@ void rank_experts(struct rank *rank, const void *asked, void *own)
     struct slice inner = slice_rows(p->inner, SLICE_UNIT, rank->number, n_ranks(rank));
     struct slice hidden = slice_rows(p->hidden, SLICE_UNIT, rank->number, n_ranks(rank));
     struct gather_params first = gather_of(rank), second = gather_of(rank);
-    mine->experts = experts_of(rank, p);
+    mine->experts = experts_of(rank, p->experts, p->n_routed + p->n_shared);
     mine->half = EXPERTS_INNER;
     mine->inner = inner.n;
     mine->h = rank->part;

@@ -57,4 +57,7 @@ void rank_query(struct rank *rank, const void *asked, void *own);
 void rank_attention(struct rank *rank, const void *asked, void *own);
 void rank_experts(struct rank *rank, const void *asked, void *own);
 
+/** Brings this rank's slices to its memory.  @return NULL; else why not */
+const char *rank_load(struct rank *rank, const struct load_params *p);
+
 #endif

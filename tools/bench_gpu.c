@@ -50,6 +50,27 @@ typedef void stage(struct bench *s, int32_t layer);
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
+/* What is made at the addresses of tensors. */
+static struct synth_part *parts; /* owns; for as long as the program runs */
+static size_t n_parts;
+
+/* Numbers of moderate size, others for each tensor. */
+static void part_add(const void *at, uint64_t bytes, enum synth_kind kind)
+{
+    enum { SCALE = 120 }; /* 2^-7 */
+    parts = realloc(parts, (n_parts + 1) * sizeof *parts);
+    ASSERT(parts != NULL);
+    parts[n_parts] = (struct synth_part){
+        at, bytes, {.kind = kind, .state = n_parts, .factor = 0.02, .exponent = SCALE}};
+    n_parts++;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const struct synth_part *x = a, *y = b;
+    return ((uintptr_t)x->at > (uintptr_t)y->at) - ((uintptr_t)x->at < (uintptr_t)y->at);
+}
+
 /* A tensor that exists on the device alone: its address is a name. */
 static struct tensor random_tensor(enum store store, int32_t rows, int32_t cols)
 {
@@ -57,7 +78,14 @@ static struct tensor random_tensor(enum store store, int32_t rows, int32_t cols)
     char *name =
         mmap(NULL, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ASSERT(name != MAP_FAILED);
+    static const enum synth_kind KINDS[] = {[STORE_F32] = SYNTH_F32,
+                                            [STORE_BF16] = SYNTH_BF16,
+                                            [STORE_FP8] = SYNTH_FP8,
+                                            [STORE_FP4] = SYNTH_FP4};
     bool scaled = store == STORE_FP8 || store == STORE_FP4;
+    part_add(name, bytes, KINDS[store]);
+    if (scaled)
+        part_add(name + bytes, bytes, SYNTH_SCALE);
     struct tensor t = {name, scaled ? (const uint8_t *)name + bytes : NULL, rows, cols, store, 0};
     return t;
 }
@@ -658,8 +686,11 @@ int main(int argc, char **argv)
         return 2;
     }
     struct cuda_timer *timer = cuda_timer_create(s.b);
-    backend_cuda_synth(s.b, 5);
     bench_create(&s, 131072 + 2 * STEP_TOKENS_MAX);
+    qsort(parts, n_parts, sizeof *parts, by_address);
+    const struct synth_table made = {parts, n_parts};
+    const char *wrong = s.b->ops->load(s.b, &(struct load_params){.made = &made});
+    ASSERT(wrong == NULL);
     double rate = read_rate(&s, timer);
     printf("%s: memory is read at %.2f TB/s, mma.sync makes %.0f TFLOP/s\n", s.b->ops->variant(s.b),
            rate / 1e6, multiply_rate(&s, timer) / 1e6);

@@ -8,7 +8,7 @@
 #   bench      the time of every kernel at the published model's size (tools/bench_gpu.c), and of torch's products
 #   steps      whole steps by the host's launches and recorded, to the same bits (tools/bench_step.c)
 #   tp         ranks: what they take to give each other results, and the same bytes from one rank, several on one GPU
-#              and one on each; then one process of them is killed under load
+#              and one on each, of weights in a file and made of a seed; then one process of them is killed under load
 #   sanitize   a part of ops under compute-sanitizer: memory, races, barriers
 #
 # Runs programs that `make gpu` built, here or on another machine of the same kind; builds nothing.
@@ -65,6 +65,7 @@ ranks() {
 print(*[p.rsplit("/", 1)[0] for s in site.getsitepackages() for p in glob.glob(s + "/nvidia/nccl/lib/libnccl.so.2")][:1])')
     step tp-bench 60 env LD_LIBRARY_PATH="$nccl" NCCL_NVLS_ENABLE=0 build/gpu/ranks "$cards"
     cat "$OUT/tp-bench.log"
+    step tp-made 60 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --ranks "$cards,2" made
     step tp-one-card 100 env CUDA_VISIBLE_DEVICES=0 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --ranks 2 few
     step tp-cards 150 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --ranks "$cards,8" few
     step tp-serve 120 "$PYTHON" tests/serve/worker.py --worker build/worker --ranks "$cards" chat killed

@@ -1,11 +1,7 @@
 /*
  * synth: writes a synthetic checkpoint in the official layout from a config.json and a seed, so
  * that tests need no stored weights.  The bytes are those of tests/golden/synth.py, the independent
- * statement of the same function; the list of tensors is config/weights.def.
- *
- *   state  = fnv1a64(tensor name) XOR seed
- *   word_i = splitmix64 finaliser(state + (i+1) * 9e3779b97f4a7c15)   i = row-major element index
- *   unit_i = ((word_i >> 48) - 32767.5) / 32768
+ * statement of the same function (kernels/synth.h); the list of tensors is config/weights.def.
  *
  * Streams: memory is one header and one chunk.  Knows nothing of the engine's rows: any counts will
  * do as long as the widths that config/model.h fixes are kept.
@@ -13,7 +9,7 @@
 #include "config/limits.h"
 #include "engine/base/json.h"
 #include "engine/model/config.h"
-#include "engine/model/tensors.h"
+#include "engine/model/made.h"
 #include "kernels/check.h"
 
 #include <errno.h>
@@ -27,18 +23,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CHUNK_ELEMENTS 65536
+#define CHUNK_BYTES 524288 /* whole elements of any width */
 /* Keeps every product of two counts of weights.def inside 31 bits; the vocabulary is in no product.
  */
 #define COUNT_MAX 32767
 #define VOCAB_MAX (1 << 24)
-
-/* Root mean square of the stored codes: what a scale makes up for. */
-#define RMS_FP8 1.68
-#define RMS_FP4 2.93
-/* The same of NVFP4's scales, and what the larger of them is: amax of a matrix is 6 * 448 * global.
- */
-#define RMS_NVFP4_SCALE 280.2
 
 struct options {
     const char *config, *out_dir;
@@ -46,122 +35,14 @@ struct options {
     bool dry_run, sparse, nvfp4;
 };
 
-/* ---- elements ------------------------------------------------------------------------------- */
+/* ---- factors of NVFP4 ----------------------------------------------------------------------- */
 
-static uint64_t name_state(const char *name, uint64_t seed)
-{
-    uint64_t hash = 0xCBF29CE484222325u;
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (uint8_t)*name) * 0x100000001B3u;
-    return hash ^ seed;
-}
-
-static uint64_t word(uint64_t state, uint64_t index)
-{
-    uint64_t z = state + (index + 1) * 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
-static double unit(uint64_t w)
-{
-    return ((double)(w >> 48) - 32767.5) / 32768.0;
-}
-
-/* value = base + factor * unit */
-struct affine {
-    double base, factor;
-};
-
-static struct affine affine_of(const struct weight_spec *spec)
-{
-    switch (spec->fill) {
-    case FILL_MATRIX:
-        return (struct affine){0.0, sqrt(3.0 / spec->cols)};
-    case FILL_EMBED:
-        return (struct affine){0.0, sqrt(3.0)};
-    case FILL_NORM:
-    case FILL_ONE:
-        return (struct affine){1.0, 0.25};
-    case FILL_BASE:
-        return (struct affine){0.0, 1.0};
-    case FILL_BIAS:
-        return (struct affine){0.0, 0.25};
-    case FILL_LINEAR:
-    case FILL_TID:
-        break;
-    }
-    ASSERT(!"a fill with plain values");
-    return (struct affine){0.0, 0.0};
-}
-
-/* Little endian, whatever the machine; returns the byte behind. */
-static uint8_t *put(uint8_t *at, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        *at++ = (uint8_t)(value >> (8 * i));
-    return at;
-}
-
-static uint32_t float_bits(double value)
-{
-    float narrow = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &narrow, sizeof bits);
-    return bits;
-}
-
-static uint8_t *fill_plain(uint8_t *at, const struct weight_spec *spec, uint64_t state,
-                           uint64_t start, uint64_t n)
-{
-    struct affine a = affine_of(spec);
-    for (uint64_t i = start; i < start + n; i++) {
-        uint32_t bits = float_bits(a.base + a.factor * unit(word(state, i)));
-        if (spec->store == STORE_F32)
-            at = put(at, bits, 4);
-        else /* round to nearest even; no NaN can occur */
-            at = put(at, (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16, 2);
-    }
-    return at;
-}
-
-static uint8_t *fill_fp8(uint8_t *at, uint64_t state, uint64_t start, uint64_t n)
-{
-    for (uint64_t i = start; i < start + n; i++) {
-        uint64_t w = word(state, i);
-        *at++ = (uint8_t)((w >> 63) << 7 | (5 + ((w >> 61) & 3)) << 3 | ((w >> 58) & 7));
-    }
-    return at;
-}
-
-static uint8_t *fill_fp4(uint8_t *at, uint64_t state, uint64_t start, uint64_t n)
-{
-    for (uint64_t i = start; i < start + n; i += 2)
-        *at++ = (uint8_t)((word(state, i) >> 60) | (word(state, i + 1) >> 60) << 4);
-    return at;
-}
-
-static uint8_t *fill_scale(uint8_t *at, const struct weight_spec *spec, uint64_t state,
-                           uint64_t start, uint64_t n)
-{
-    double rms = spec->store == STORE_FP8 ? RMS_FP8 : RMS_FP4;
-    int64_t exponent = 127 + (int64_t)rint(log2(1.0 / sqrt(spec->cols) / rms));
-    for (uint64_t i = start; i < start + n; i++)
-        *at++ = (uint8_t)(exponent - (int64_t)(word(state, i) >> 63));
-    return at;
-}
-
-/* e4m3 from 128 to 448. */
-static uint8_t *fill_nvfp4_scale(uint8_t *at, uint64_t state, uint64_t start, uint64_t n)
-{
-    for (uint64_t i = start; i < start + n; i++)
-        *at++ = (uint8_t)(0x70 + (word(state, i) >> 32) % 15);
-    return at;
-}
+/* Root mean square of the stored scales, as MADE_RMS_FP4.  The largest code and scale are 6 and
+ * 448: amax of a matrix is 6 * 448 * factor. */
+#define RMS_NVFP4_SCALE 280.2
 
 /* One number; w1 and w3 of an expert, which are one product, share it. */
-static uint8_t *fill_factor(uint8_t *at, const struct weight_spec *spec, int part, uint64_t seed)
+static void fill_factor(uint8_t *at, const struct weight_spec *spec, int part, uint64_t seed)
 {
     struct stored_tensor stored[STORED_MAX];
     weight_stored(spec, stored);
@@ -169,22 +50,12 @@ static uint8_t *fill_factor(uint8_t *at, const struct weight_spec *spec, int par
     char *matrix = strstr(name, ".w3.");
     if (matrix != NULL)
         memcpy(matrix, ".w1.", 4);
-    double size =
-        part == STORED_INPUT ? 1.0 / (6 * 448) : 1.0 / sqrt(spec->cols) / RMS_FP4 / RMS_NVFP4_SCALE;
-    return put(at, float_bits(size * (1 + 0.25 * unit(word(name_state(name, seed), 0)))), 4);
-}
-
-/* Element i belongs to token i / top: experts start, start + step, .. modulo their number. */
-static uint8_t *fill_tid(uint8_t *at, const struct weight_spec *spec, uint64_t experts,
-                         uint64_t state, uint64_t start, uint64_t n)
-{
-    uint64_t top = (uint64_t)spec->cols;
-    for (uint64_t i = start; i < start + n; i++) {
-        uint64_t w = word(state, i / top);
-        uint64_t step = (w >> 32) % (experts / 2) * 2 + 1;
-        at = put(at, (w % experts + i % top * step) % experts, 8);
-    }
-    return at;
+    double size = part == STORED_INPUT ? 1.0 / (6 * 448)
+                                       : 1.0 / sqrt(spec->cols) / MADE_RMS_FP4 / RMS_NVFP4_SCALE;
+    uint32_t bits =
+        synth_float_bits(size * (1 + 0.25 * synth_unit(synth_word(made_state(name, seed), 0))));
+    for (int i = 0; i < 4; i++) /* little endian, whatever the machine */
+        at[i] = (uint8_t)(bits >> (8 * i));
 }
 
 /* ---- the file ------------------------------------------------------------------------------- */
@@ -196,7 +67,7 @@ struct writer {
     struct buf header; /* JSON so far */
     uint64_t tensors, bytes;
     FILE *file;
-    uint8_t chunk[CHUNK_ELEMENTS * 8];
+    uint8_t chunk[CHUNK_BYTES];
 };
 
 /* The weight in the form that it is written in. */
@@ -238,30 +109,6 @@ static enum status header_make(struct writer *w, struct error *err)
     return status;
 }
 
-static uint8_t *fill_chunk(struct writer *w, const struct weight_spec *spec, int part,
-                           uint64_t state, uint64_t start, uint64_t n)
-{
-    if (part >= STORED_GLOBAL)
-        return fill_factor(w->chunk, spec, part, w->seed);
-    if (part == STORED_SCALE)
-        return spec->store == STORE_NVFP4 ? fill_nvfp4_scale(w->chunk, state, start, n)
-                                          : fill_scale(w->chunk, spec, state, start, n);
-    switch (spec->store) {
-    case STORE_BF16:
-    case STORE_F32:
-        return fill_plain(w->chunk, spec, state, start, n);
-    case STORE_FP8:
-        return fill_fp8(w->chunk, state, start, n);
-    case STORE_FP4:
-    case STORE_NVFP4:
-        return fill_fp4(w->chunk, state, start, n);
-    case STORE_I64:
-        return fill_tid(w->chunk, spec, (uint64_t)w->config->n_routed_experts, state, start, n);
-    }
-    ASSERT(!"a store of the list");
-    return w->chunk;
-}
-
 static enum status data_weight(void *user, const struct weight_spec *listed, struct error *err)
 {
     struct writer *w = user;
@@ -269,14 +116,15 @@ static enum status data_weight(void *user, const struct weight_spec *listed, str
     struct stored_tensor stored[STORED_MAX];
     int parts = weight_stored(&spec, stored);
     for (int i = 0; i < parts; i++) {
-        uint64_t state = name_state(stored[i].name, w->seed);
-        uint64_t n =
-            (uint64_t)stored[i].shape[0] * (uint64_t)(stored[i].dims == 2 ? stored[i].shape[1] : 1);
-        if (i == STORED_DATA && (spec.store == STORE_FP4 || spec.store == STORE_NVFP4))
-            n *= 2; /* elements, not bytes */
-        for (uint64_t start = 0; start < n; start += CHUNK_ELEMENTS) {
-            uint64_t step = n - start < CHUNK_ELEMENTS ? n - start : CHUNK_ELEMENTS;
-            size_t bytes = (size_t)(fill_chunk(w, &spec, i, state, start, step) - w->chunk);
+        struct synth made = {0};
+        if (i < STORED_GLOBAL)
+            made = made_stored(w->config, &spec, i, stored[i].name, w->seed);
+        for (uint64_t at = 0; at < stored[i].bytes; at += CHUNK_BYTES) {
+            uint64_t left = stored[i].bytes - at, bytes = left < CHUNK_BYTES ? left : CHUNK_BYTES;
+            if (i < STORED_GLOBAL)
+                synth_fill(&made, at, bytes, w->chunk);
+            else
+                fill_factor(w->chunk, &spec, i, w->seed);
             if (fwrite(w->chunk, 1, bytes, w->file) != bytes)
                 return error_set(err, ERR_IO, "cannot write: %s", strerror(errno));
         }
@@ -288,7 +136,8 @@ static enum status checkpoint_write(struct writer *w, const char *path, bool spa
                                     struct error *err)
 {
     uint8_t prefix[8];
-    put(prefix, w->header.len, 8);
+    for (int i = 0; i < 8; i++)
+        prefix[i] = (uint8_t)((uint64_t)w->header.len >> (8 * i));
     w->file = fopen(path, "wb");
     if (w->file == NULL)
         return error_set(err, ERR_IO, "%s: %s", path, strerror(errno));

@@ -29,7 +29,7 @@
 
 struct flags {
     const char *model, *listen, *keys, *admin, *metrics; /* borrow from argv */
-    const char *isa, *profile, *profiles, *prefixes, *prefixes_key, *audits, *worker;
+    const char *isa, *profile, *profiles, *prefixes, *prefixes_key, *audits, *worker, *weights;
     int threads, ranks, context, sessions, draft, keepalive_ms, receipts, front, worker_limit_s;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
@@ -76,6 +76,7 @@ static const struct {
     {"--profiles", offsetof(struct flags, profiles), 0},
     {"--threads", offsetof(struct flags, threads), CPU_THREADS_MAX},
     {"--ranks", offsetof(struct flags, ranks), RANKS_MAX},
+    {"--weights", offsetof(struct flags, weights), 0},
     {"--context", offsetof(struct flags, context), POSITIONS_MAX},
     {"--sessions", offsetof(struct flags, sessions), SESSIONS_MAX},
     {"--draft", offsetof(struct flags, draft), DRAFT_DEPTH_MAX},
@@ -145,6 +146,7 @@ static enum status open_engine(struct box *box, const struct flags *flags, struc
 {
     struct model_options options = {.threads = flags->threads,
                                     .ranks = flags->ranks,
+                                    .weights = flags->weights,
                                     .worker = flags->worker,
                                     .worker_step_ms = 1000 * flags->worker_limit_s};
     if (!isa_parse(flags->isa, &options.isa))

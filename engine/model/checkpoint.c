@@ -355,25 +355,13 @@ static enum status tensors_bind(struct checkpoint *c, struct error *err)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-static enum status config_open(struct checkpoint *c, struct error *err)
-{
-    char *path = path_join(c->dir, "config.json");
-    struct json_object *json = NULL;
-    enum status status = json_parse_file(path, CHECKPOINT_CONFIG_BYTES_MAX, &json, err);
-    if (status == OK)
-        status = config_match(json, path, &c->config, err);
-    json_object_put(json);
-    free(path);
-    return status;
-}
-
 enum status checkpoint_bind(const char *dir, struct checkpoint **out, struct error *err)
 {
     struct checkpoint *c = calloc(1, sizeof *c);
     ASSERT(c != NULL);
     c->dir = strdup(dir);
     ASSERT(c->dir != NULL);
-    enum status status = config_open(c, err);
+    enum status status = config_open(dir, &c->config, err);
     if (status == OK)
         status = files_open(c, err);
     if (status == OK)

@@ -32,6 +32,7 @@ static enum status options_parse(int argc, char **argv, struct layer_options *o,
         {"--isa", FLAG_ISA, &o->model.isa, .required = false},
         {"--threads", FLAG_NUMBER, &o->threads, .required = false},
         {"--ranks", FLAG_NUMBER, &o->ranks, .required = false},
+        {"--weights", FLAG_TEXT, &o->model.weights, .required = false},
     };
     *o = (struct layer_options){0};
     enum status status = flags_parse(argc, argv, flags, sizeof flags / sizeof *flags, err);

@@ -61,6 +61,7 @@ static enum status options_parse(int argc, char **argv, struct logits_options *o
         {"--isa", FLAG_ISA, &o->model.isa, .required = false},
         {"--threads", FLAG_NUMBER, &o->threads, .required = false},
         {"--ranks", FLAG_NUMBER, &o->ranks, .required = false},
+        {"--weights", FLAG_TEXT, &o->model.weights, .required = false},
     };
     *o = (struct logits_options){
         .positions = "-1", .chunk = STEP_TOKENS_MAX, .decode_from = INT32_MAX};

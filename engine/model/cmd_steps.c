@@ -410,6 +410,7 @@ int cmd_steps(int argc, char **argv)
         {"--isa", FLAG_ISA, &options.isa, .required = false},
         {"--threads", FLAG_NUMBER, &threads, .required = false},
         {"--ranks", FLAG_NUMBER, &ranks, .required = false},
+        {"--weights", FLAG_TEXT, &options.weights, .required = false},
     };
     enum status status = flags_parse(argc, argv, flags, sizeof flags / sizeof *flags, &err);
     options.threads = threads;

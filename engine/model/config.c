@@ -255,3 +255,16 @@ enum status config_match(struct json_object *json, const char *path,
         *out = best;
     return status;
 }
+
+enum status config_open(const char *dir, const struct model_config **out, struct error *err)
+{
+    struct buf path = {0};
+    struct json_object *json = NULL;
+    buf_printf(&path, "%s/config.json", dir);
+    enum status status = json_parse_file(buf_cstr(&path), CHECKPOINT_CONFIG_BYTES_MAX, &json, err);
+    if (status == OK)
+        status = config_match(json, buf_cstr(&path), out, err);
+    json_object_put(json);
+    buf_free(&path);
+    return status;
+}

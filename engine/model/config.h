@@ -45,6 +45,10 @@ extern const size_t MODEL_CONFIG_COUNT;
 enum status MUST_CHECK config_match(struct json_object *json, const char *path,
                                     const struct model_config **out, struct error *err);
 
+/** The row that DIR/config.json describes.  @err  ERR_INPUT, ERR_IO; as above */
+enum status MUST_CHECK config_open(const char *dir, const struct model_config **out,
+                                   struct error *err);
+
 /** Compares with one given row. */
 enum status MUST_CHECK config_compare(struct json_object *json, const char *path,
                                       const struct model_config *row, struct error *err);

@@ -1,6 +1,7 @@
 /*
  * Opening a network of this process: checkpoint, backend, scratch memory.  Runs no step.
  */
+#include "engine/model/config.h"
 #include "engine/model/network.h"
 #include "kernels/check.h"
 
@@ -130,6 +131,14 @@ static void step_carve(const struct model_config *c, struct step_memory *s, stru
 enum status local_open(const char *dir, const struct model_options *options, struct model *m,
                        struct error *err)
 {
+    uint64_t seed;
+    if (options->weights != NULL) {
+        const struct model_config *config;
+        if (!made_seed(options->weights, &seed))
+            return error_set(err, ERR_USAGE, "--weights: must be synth:SEED");
+        enum status found = config_open(dir, &config, err);
+        return found != OK ? found : local_open_made(config, seed, options, m, err);
+    }
     enum status status = checkpoint_open(dir, &m->checkpoint, err);
     if (status != OK)
         return status;
@@ -137,6 +146,70 @@ enum status local_open(const char *dir, const struct model_options *options, str
     m->weights = checkpoint_weights(m->checkpoint);
     return local_bind(options, m, err);
 }
+
+enum status local_open_made(const struct model_config *config, uint64_t seed,
+                            const struct model_options *options, struct model *m, struct error *err)
+{
+    enum status status = made_open(config, seed, &m->made, err);
+    if (status != OK)
+        return status;
+    m->config = config;
+    m->weights = made_weights(m->made);
+    return local_bind(options, m, err);
+}
+
+/* ---- weights to where they are read --------------------------------------------------------- */
+
+struct listing {
+    const struct model *model;
+    struct tensor *tensors; /* owns; NULL: they are counted */
+    int32_t n;
+};
+
+static enum status list_tensor(void *user, const struct weight_spec *spec, struct error *err)
+{
+    (void)err;
+    struct listing *l = user;
+    const struct model *m = l->model;
+    if (spec->scope == SCOPE_EXPERT || spec->scope == SCOPE_SHARED)
+        return OK; /* tables of experts have these */
+    if (l->tensors != NULL)
+        l->tensors[l->n] = *weight_member((struct model_weights *)m->weights, m->config, spec);
+    l->n++;
+    return OK;
+}
+
+static enum status weights_load(struct model *m, struct error *err)
+{
+    const struct model_config *c = m->config;
+    struct listing list = {.model = m};
+    const struct expert *experts[LAYERS_MAX];
+    int32_t n_experts = c->n_routed_experts + c->n_shared_experts;
+    if (m->backend->ops->load == NULL)
+        return m->made == NULL ? OK : made_fill(m->made, err);
+    enum status status = weights_visit(c, list_tensor, &list, err);
+    ASSERT(status == OK); /* nothing there fails */
+    list.tensors = calloc((size_t)list.n, sizeof *list.tensors);
+    ASSERT(list.tensors != NULL);
+    list.n = 0;
+    status = weights_visit(c, list_tensor, &list, err);
+    ASSERT(model_blocks(c) <= LAYERS_MAX);
+    for (int32_t block = 0; block < model_blocks(c); block++)
+        experts[block] = m->experts + (int64_t)block * n_experts;
+    const struct load_params p = {.tensors = list.tensors,
+                                  .n = list.n,
+                                  .experts = experts,
+                                  .blocks = model_blocks(c),
+                                  .n_experts = n_experts,
+                                  .made = m->made == NULL ? NULL : made_table(m->made)};
+    const char *wrong = m->backend->ops->load(m->backend, &p);
+    if (wrong != NULL)
+        status = error_set(err, ERR_CAPACITY, "weights: %.400s", wrong);
+    free(list.tensors);
+    return status;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
 
 enum status local_bind(const struct model_options *options, struct model *m, struct error *err)
 {
@@ -159,7 +232,7 @@ enum status local_bind(const struct model_options *options, struct model *m, str
         return error_set(err, ERR_CAPACITY, "model: no memory for a row of logits");
     carve = (struct carve){m->memory, 0};
     step_carve(m->config, &m->step, &carve);
-    return OK;
+    return weights_load(m, err);
 }
 
 void local_close(struct model *m)
@@ -172,4 +245,5 @@ void local_close(struct model *m)
     free(m->row);
     sampler_clear(&m->sampler);
     checkpoint_close(m->checkpoint);
+    made_close(m->made);
 }

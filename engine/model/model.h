@@ -26,6 +26,9 @@ struct model_options {
     enum isa isa; /* forced, or ISA_AUTO: the best this processor has */
     int threads;  /* 0: one for each online processor */
     int ranks;    /* that compute it together (kernels/ranks.h), with the same bits; 0, 1: one */
+    /* "synth:SEED": weights are made of a seed (engine/model/made.h), and of the checkpoint only
+     * config.json is read; NULL: they are those of the checkpoint. */
+    const char *weights;
     /* A program that computes in a process of its own ("steps" of it is started: engine, or
      * worker); NULL: this process does. */
     const char *worker;

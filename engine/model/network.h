@@ -9,6 +9,7 @@
 
 #include "engine/model/checkpoint.h"
 #include "engine/model/inspect.h"
+#include "engine/model/made.h"
 #include "engine/model/model.h"
 #include "engine/model/snapshot.h"
 #include "kernels/backend.h"
@@ -173,7 +174,8 @@ struct network_ops {
 struct model {
     const struct network_ops *ops;
     struct remote_network *remote;     /* owns; NULL: this process computes, with what follows */
-    struct checkpoint *checkpoint;     /* owns */
+    struct checkpoint *checkpoint;     /* owns; NULL: there is none, or the weights are made */
+    struct made *made;                 /* owns; NULL: they are those of the checkpoint */
     const struct model_config *config; /* borrows */
     const char *variant;               /* borrows; model_isa_name */
     bool packs;                        /* its backend does (kernels/backend.h) */
@@ -208,6 +210,10 @@ enum status MUST_CHECK model_ranks_open(const struct model_options *options,
 /** model_open without a worker; a model that failed is closed as any other. */
 enum status MUST_CHECK local_open(const char *dir, const struct model_options *options,
                                   struct model *m, struct error *err);
+/** The same of weights that are made of a seed. */
+enum status MUST_CHECK local_open_made(const struct model_config *config, uint64_t seed,
+                                       const struct model_options *options, struct model *m,
+                                       struct error *err);
 /** The rest of it: over m->config and m->weights. */
 enum status MUST_CHECK local_bind(const struct model_options *options, struct model *m,
                                   struct error *err);

@@ -22,7 +22,7 @@ enum remote_state {
 };
 
 struct remote {
-    char *program, *dir; /* own */
+    char *program, *dir, *weights; /* own; weights NULL: the checkpoint's */
     struct model_options options;
     uint32_t step_ms, load_ms;
     struct link *link; /* owns */
@@ -48,7 +48,7 @@ static enum status spawn(struct remote *r, struct error *err)
 {
     char threads[16], ranks[16];
     snprintf(threads, sizeof threads, "%d", r->options.threads);
-    const char *argv[12] = {r->program, "steps", "--model", r->dir};
+    const char *argv[14] = {r->program, "steps", "--model", r->dir};
     int n = 4;
     if (r->options.isa != ISA_AUTO) {
         argv[n++] = "--isa";
@@ -62,6 +62,10 @@ static enum status spawn(struct remote *r, struct error *err)
     if (r->options.ranks != 0) {
         argv[n++] = "--ranks";
         argv[n++] = ranks;
+    }
+    if (r->weights != NULL) {
+        argv[n++] = "--weights";
+        argv[n++] = r->weights;
     }
     char *nothing[] = {NULL};
     posix_spawn_file_actions_t actions;
@@ -226,9 +230,11 @@ enum status remote_open(const char *dir, const struct model_options *options, st
     r->load_ms = limit_ms(options->worker_load_ms, WORKER_LOAD_SECONDS);
     r->program = strdup(options->worker);
     r->dir = strdup(dir);
-    enum status status = r->program == NULL || r->dir == NULL
-                             ? error_set(err, ERR_CAPACITY, "out of memory")
-                             : start(r, err);
+    if (options->weights != NULL)
+        r->weights = strdup(options->weights);
+    bool copied =
+        r->program != NULL && r->dir != NULL && (r->weights != NULL) == (options->weights != NULL);
+    enum status status = !copied ? error_set(err, ERR_CAPACITY, "out of memory") : start(r, err);
     if (status == OK)
         status = await(r, &r->link->state, LINK_LOADING, r->load_ms, "model loaded", &state, err);
     if (status == OK)
@@ -250,6 +256,7 @@ void remote_close(struct remote *r)
     link_drop(r);
     free(r->program);
     free(r->dir);
+    free(r->weights);
     free(r);
 }
 

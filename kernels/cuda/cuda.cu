@@ -114,6 +114,7 @@ static const struct backend_ops OPS = {
     .route = cuda_route,
     .experts = cuda_experts,
     .mtp_join = cuda_mtp_join,
+    .load = cuda_load,
     .meet = cuda_meet,
     .gather = cuda_gather,
     .replay = cuda_replay,

@@ -27,11 +27,6 @@ struct backend *backend_cuda_create(int device, const struct backend_limits *lim
  *  comparisons. */
 void backend_cuda_recording(struct backend *b, _Bool on);
 
-/** From now on, weights that the device does not have are made there of random numbers, and their
- *  host addresses are only names (reserved, never read): for sizes that no checkpoint here has.
- *  @param seed  not 0 */
-void backend_cuda_synth(struct backend *b, uint64_t seed);
-
 /** Reads all of some device memory: what a kernel can read at best. */
 void backend_cuda_read(struct backend *b, const void *device, size_t bytes);
 /** Multiplies on the tensor cores by mma.sync, out of registers.  @return floating-point operations

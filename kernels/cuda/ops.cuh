@@ -153,6 +153,8 @@ const float *weight_floats(struct cuda_backend *b, const struct tensor *t);
 const struct expert_weights *weight_experts(struct cuda_backend *b, const struct expert *experts,
                                             int32_t n);
 
+const char *cuda_load(struct backend *b, const struct load_params *p);
+
 /* ---- steps that come again (record.cu) ------------------------------------------------------- */
 struct recordings *recordings_create(void);
 void recordings_destroy(struct recordings *r);

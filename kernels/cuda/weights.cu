@@ -15,13 +15,19 @@
 #include "kernels/cuda/products.cuh"
 #include "kernels/cuda/rows.cuh"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Device memory is taken in pieces of at least this size: a checkpoint has 70,000 tensors. */
 #define PIECE_BYTES ((size_t)256 << 20)
 /* Loads of 16 bytes, and whole sectors. */
 #define WEIGHT_ALIGN 256
+
+/* Fills all multiprocessors many times over. */
+#define MADE_THREADS    256
+#define MADE_BLOCKS_MAX 8192
 
 struct entry {
     const void *host; /* NULL: free */
@@ -35,10 +41,12 @@ struct piece {
 };
 
 struct weight_map {
-    struct entry *entries; /* owns; open addressing */
-    size_t n, slots;       /* slots: a power of two */
-    struct piece *pieces;  /* owns */
-    uint64_t seed;         /* of random weights; 0: they come from the host */
+    struct entry *entries;          /* owns; open addressing */
+    size_t n, slots;                /* slots: a power of two */
+    struct piece *pieces;           /* owns */
+    const struct synth_table *made; /* borrows; NULL: weights come from the host */
+    bool loading;                   /* nothing of them is read before all are there */
+    char words[ERROR_TEXT_BYTES];
 };
 
 /* ---- the map -------------------------------------------------------------------------------- */
@@ -94,18 +102,27 @@ static void map_add(struct weight_map *map, const void *host, void *device)
     map->n++;
 }
 
+static size_t taken_for(size_t bytes)
+{
+    return (bytes + WEIGHT_ALIGN - 1) / WEIGHT_ALIGN * WEIGHT_ALIGN;
+}
+
+static void piece_add(struct weight_map *map, size_t bytes)
+{
+    struct piece *piece = (struct piece *)calloc(1, sizeof *piece);
+    ASSERT(piece != NULL);
+    piece->size = bytes > PIECE_BYTES ? bytes : PIECE_BYTES;
+    CUDA_CHECK(cudaMalloc(&piece->memory, piece->size));
+    piece->next = map->pieces;
+    map->pieces = piece;
+}
+
 static void *device_take(struct weight_map *map, size_t bytes)
 {
-    bytes = (bytes + WEIGHT_ALIGN - 1) / WEIGHT_ALIGN * WEIGHT_ALIGN;
+    bytes = taken_for(bytes);
+    if (map->pieces == NULL || map->pieces->size - map->pieces->used < bytes)
+        piece_add(map, bytes);
     struct piece *piece = map->pieces;
-    if (piece == NULL || piece->size - piece->used < bytes) {
-        piece = (struct piece *)calloc(1, sizeof *piece);
-        ASSERT(piece != NULL);
-        piece->size = bytes > PIECE_BYTES ? bytes : PIECE_BYTES;
-        CUDA_CHECK(cudaMalloc(&piece->memory, piece->size));
-        piece->next = map->pieces;
-        map->pieces = piece;
-    }
     char *at = (char *)piece->memory + piece->used;
     piece->used += bytes;
     return at;
@@ -153,54 +170,50 @@ static __global__ void fp4_reorder(uint32_t *words, int64_t n)
     }
 }
 
-/* ---- random weights ------------------------------------------------------------------------- */
+/* ---- weights made of a seed ----------------------------------------------------------------- */
 
-static __device__ inline uint32_t hash(uint64_t x)
+/* Stored numbers first.. of a tensor, a word of eight bytes a thread and turn. */
+static __global__ void made_bytes(uint8_t *out, int64_t bytes, struct synth s, uint64_t first)
 {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (uint32_t)((x ^ (x >> 31)) >> 16);
-}
-
-/* Scales of random weights: 2^-7. */
-#define RANDOM_SCALE 120
-
-void backend_cuda_synth(struct backend *b, uint64_t seed)
-{
-    cuda_of(b)->weights->seed = seed;
-}
-
-/* Bytes that are finite numbers of moderate size in their format. */
-static __global__ void random_bytes(uint8_t *data, int64_t n, enum store store, uint64_t seed)
-{
-    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4; i < n;
-         i += (int64_t)gridDim.x * blockDim.x * 4) {
-        uint32_t r = hash(seed + (uint64_t)i * 0x9e3779b97f4a7c15u);
-        for (int k = 0; k < 4 && store == STORE_FP8; k++) {
-            if ((r >> (8 * k) & 0x7f) == 0x7f)
-                r &= ~(0x7fu << (8 * k));
+    const int width = (int)synth_width(s.kind), each = 8 / width;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i * 8 < bytes;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        uint64_t word = 0;
+        for (int k = 0; k < each && i * 8 + k * width < bytes; k++)
+            word |= synth_stored(&s, first + (uint64_t)(i * each + k)) << (8 * k * width);
+        if (i * 8 + 8 <= bytes) {
+            ((uint64_t *)out)[i] = word;
+            continue;
         }
-        if (store == STORE_BF16)
-            r = (r & 0x80ff80ff) | 0x3c003c00;
-        if (store == STORE_F32)
-            r = (r & 0x80ffffff) | 0x3c000000;
-        for (int k = 0; k < 4 && i + k < n; k++)
-            data[i + k] = (uint8_t)(r >> (8 * k));
+        for (int64_t k = 0; i * 8 + k < bytes; k++)
+            out[i * 8 + k] = (uint8_t)(word >> (8 * k));
     }
+}
+
+/* Bytes that lie, or would lie, at `host`. */
+static void bytes_bring(struct cuda_backend *b, void *device, const void *host, size_t bytes)
+{
+    const struct synth_table *made = b->weights->made;
+    if (made == NULL) {
+        CUDA_CHECK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, b->stream));
+        return;
+    }
+    const struct synth_part *part = synth_find(made, host);
+    ASSERT(part != NULL);
+    uint64_t offset = (uint64_t)((const char *)host - (const char *)part->at);
+    ASSERT(bytes <= part->bytes - offset && offset % synth_width(part->made.kind) == 0);
+    int64_t blocks = ceil_div((int64_t)bytes, 8 * MADE_THREADS);
+    made_bytes<<<(unsigned)(blocks < MADE_BLOCKS_MAX ? blocks : MADE_BLOCKS_MAX), MADE_THREADS, 0,
+                 b->stream>>>((uint8_t *)device, (int64_t)bytes, part->made,
+                              offset / synth_width(part->made.kind));
+    launched("made_bytes");
 }
 
 static void *copy_data(struct cuda_backend *b, const struct tensor *t)
 {
     size_t bytes = data_bytes(t);
     void *device = device_take(b->weights, bytes);
-    struct weight_map *map = b->weights;
-    if (map->seed != 0) {
-        random_bytes<<<1024, 256, 0, b->stream>>>((uint8_t *)device, (int64_t)bytes, t->store,
-                                                  map->seed + map->n * 0x1234567);
-        launched("random_bytes");
-        return device;
-    }
-    CUDA_CHECK(cudaMemcpyAsync(device, t->data, bytes, cudaMemcpyHostToDevice, b->stream));
+    bytes_bring(b, device, t->data, bytes);
     if (t->store == STORE_FP4 || t->store == STORE_NVFP4) {
         ASSERT(t->cols % CHUNK == 0);
         int64_t words = (int64_t)(bytes / 4);
@@ -215,10 +228,7 @@ static const uint8_t *copy_scale(struct cuda_backend *b, const struct tensor *t)
 {
     size_t bytes = scale_bytes(t);
     void *device = device_take(b->weights, bytes);
-    if (b->weights->seed != 0)
-        CUDA_CHECK(cudaMemsetAsync(device, RANDOM_SCALE, bytes, b->stream));
-    else
-        CUDA_CHECK(cudaMemcpyAsync(device, t->scale, bytes, cudaMemcpyHostToDevice, b->stream));
+    bytes_bring(b, device, t->scale, bytes);
     return (const uint8_t *)device;
 }
 
@@ -232,7 +242,8 @@ struct weight weight_get(struct cuda_backend *b, const struct tensor *t)
     if (entry->host == NULL) {
         map_add(b->weights, t->data, (void *)w.data);
         /* kernels may read weights in front of grid_begin */
-        CUDA_CHECK(cudaStreamSynchronize(b->stream));
+        if (!b->weights->loading)
+            CUDA_CHECK(cudaStreamSynchronize(b->stream));
     }
     if (t->scale == NULL)
         return w;
@@ -270,4 +281,69 @@ const struct expert_weights *weight_experts(struct cuda_backend *b, const struct
     free(table);
     map_add(b->weights, experts, device);
     return (const struct expert_weights *)device;
+}
+
+/* ---- all of a network ----------------------------------------------------------------------- */
+
+static size_t tensor_bytes(const struct tensor *t)
+{
+    if (t->data == NULL)
+        return 0;
+    return taken_for(data_bytes(t)) + (t->scale == NULL ? 0 : taken_for(scale_bytes(t)));
+}
+
+static size_t load_bytes(const struct load_params *p)
+{
+    size_t bytes = 0;
+    for (int32_t i = 0; i < p->n; i++)
+        bytes += tensor_bytes(&p->tensors[i]);
+    for (int32_t block = 0; block < p->blocks; block++) {
+        for (int32_t e = 0; e < p->n_experts; e++) {
+            const struct expert *expert = &p->experts[block][e];
+            bytes +=
+                tensor_bytes(&expert->w1) + tensor_bytes(&expert->w2) + tensor_bytes(&expert->w3);
+        }
+        bytes += taken_for((size_t)p->n_experts * sizeof(struct expert_weights));
+    }
+    return bytes;
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+#define GIB(bytes) ((double)(bytes) / (1 << 30))
+
+const char *cuda_load(struct backend *base, const struct load_params *p)
+{
+    struct cuda_backend *b = cuda_of(base);
+    struct weight_map *map = b->weights;
+    size_t bytes = load_bytes(p), left, all;
+    int device;
+    double begin = now_s();
+    map->made = p->made;
+    CUDA_CHECK(cudaGetDevice(&device));
+    CUDA_CHECK(cudaMemGetInfo(&left, &all));
+    if (bytes > left) {
+        snprintf(map->words, sizeof map->words,
+                 "GPU %d: %.1f GiB of weights; %.1f of %.1f GiB of memory are free", device,
+                 GIB(bytes), GIB(left), GIB(all));
+        return map->words;
+    }
+    if (bytes > 0)
+        piece_add(map, bytes);
+    map->loading = true;
+    for (int32_t i = 0; i < p->n; i++)
+        weight_get(b, &p->tensors[i]);
+    for (int32_t block = 0; block < p->blocks; block++)
+        weight_experts(b, p->experts[block], p->n_experts);
+    CUDA_CHECK(cudaStreamSynchronize(b->stream));
+    map->loading = false;
+    CUDA_CHECK(cudaMemGetInfo(&left, &all));
+    fprintf(stderr, "GPU %d: %.1f GiB of weights in %.2f s; %.1f of %.1f GiB of memory are free\n",
+            device, GIB(bytes), now_s() - begin, GIB(left), GIB(all));
+    return NULL;
 }

@@ -4,15 +4,16 @@
 
 ranks      every kind of layer, ratios and slices of uneven sizes, NVFP4 too, by 1 to 8 ranks: bytes of one alone
 worker     the same through a worker that has ranks
+made       weights made of a seed, of which no file is read: the bytes of the checkpoint of that seed, by any ranks
 few        each network under its first profile, by as many as --ranks says; only when it is named: for GPUs
 contract   a number of ranks that there is not is refused
 controls   the comparison notices another token and other profile
 
 One rank is what the golden suites hold against the reference; what is equal to it to the byte needs no gate."""
-import os, sys
+import os, shutil, sys
 import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import DEMO, Tap, arguments
+from harness import DATA, DEMO, Tap, arguments
 
 # (what, config, seed, flags of synth, vocabulary, tokens, profiles).  nano has 2 groups of heads, wide 4 and 3 units
 # of hidden rows, so that no number of ranks divides everything; the profiles take every path of the operations.
@@ -60,7 +61,42 @@ def group_worker(engine):
         tap.check(linked == alone, f"a worker of {ranks} ranks: the bytes of one rank here")
 
 
+def config_alone(engine, config):
+    """A folder that holds no weights."""
+    folder = engine.path("alone-" + config)
+    if not os.path.exists(folder):
+        os.mkdir(folder)
+        shutil.copy(os.path.join(DATA, config), os.path.join(folder, "config.json"))
+    return folder
+
+
+def group_made(engine):
+    for config, seed, ids in (("nano.json", 1, [5, 9, 100, 7, 3, 44, 81, 2]), ("wide.json", 3, [8, 1000, 2])):
+        stored, alone = engine.model(config, seed), config_alone(engine, config)
+        flags = ("official", "--positions", "0,-1", "--draft")
+        wanted = engine.logits_bytes(stored, ids, *flags)
+        different = [ranks for ranks in (1, *RANKS[:2]) if engine.logits_bytes(
+            alone, ids, *flags, "--ranks", ranks, "--weights", f"synth:{seed}") != wanted]
+        tap.check(not different, f"{config} made of seed {seed}: the bytes of its checkpoint, by 1 and {RANKS[:2]} ranks {different}")
+        other = engine.logits_bytes(alone, ids, *flags, "--weights", f"synth:{seed + 1}")
+        tap.check(other != wanted, f"control: {config} of another seed prints other bytes")
+    if os.path.basename(engine.engine) == "engine":
+        linked = engine.logits_bytes(config_alone(engine, "wide.json"), [8, 1000, 2], *flags, "--weights", "synth:3", "--worker",
+                                     engine.engine)
+        tap.check(linked == wanted, "a worker makes them, too")
+
+
+def refused(engine, says, *flags):
+    status, _, said = engine.run("logits", "--ids", engine.ids([5]), "--profile", "official", *flags)
+    tap.check(status == 2 and says in said, f"{' '.join(map(str, flags[2:]))}: refused: {said.strip()[:100]}")
+
+
 def group_contract(engine):
+    alone = config_alone(engine, "nano.json")
+    for seed in ("synth", "synth:", "synth:-1", "synth:1x", "synth:18446744073709551616", "random:1"):
+        refused(engine, "--weights", "--model", alone, "--weights", seed)
+    refused(engine, "config.json", "--model", engine.folder.name, "--weights", "synth:1")
+    refused(engine, "weights: 159", "--model", config_alone(engine, "flash.json"), "--weights", "synth:1")
     model = engine.model("nano.json", 1)
     for ranks in ("9", "-1", "two"):
         status, _, said = engine.run("logits", "--model", model, "--ids", engine.ids([5]), "--profile", "official",
@@ -75,7 +111,7 @@ def group_controls(engine):
     tap.check(printed(engine, network, "reference", "--ranks", 2) != alone, "control: another profile prints other bytes")
 
 
-GROUPS = {"ranks": group_ranks, "worker": group_worker, "contract": group_contract, "controls": group_controls,
+GROUPS = {"ranks": group_ranks, "worker": group_worker, "made": group_made, "contract": group_contract, "controls": group_controls,
           "few": group_few}
 if "--ranks" in sys.argv:
     at = sys.argv.index("--ranks")

@@ -3,6 +3,7 @@
  * operations give the bits of one rank alone, a lossy exchange is seen, and a rank that does not
  * come ends the process by name.
  */
+#include "kernels/check.h"
 #include "kernels/ranks.h"
 
 #include "tests/unit/kernels_reference.h"
@@ -210,6 +211,86 @@ static void test_refused(void **state)
     assert_null(backend_ranks_create(&plan));
 }
 
+/* ---- weights to their ranks ----------------------------------------------------------------- */
+
+/* A rank that keeps what it was told to load; on threads of their own. */
+static struct loader {
+    struct backend_ops ops;
+    struct tensor tensors[2], w1, w2;
+    const struct expert *experts;
+    bool refuses;
+} loaders[RANKS_MAX];
+
+static const char *loader_load(struct backend *b, const struct load_params *p)
+{
+    struct loader *l = (struct loader *)(uintptr_t)b->ops; /* its first member */
+    ASSERT(p->n == 2 && p->blocks == 1 && p->n_experts == ROUTED + 1);
+    memcpy(l->tensors, p->tensors, sizeof l->tensors);
+    l->experts = p->experts[0];
+    l->w1 = p->experts[0][ROUTED].w1;
+    l->w2 = p->experts[0][ROUTED].w2;
+    return l->refuses ? "GPU 1: none" : NULL;
+}
+
+static struct backend *open_loader(void *user, int32_t rank)
+{
+    (void)user;
+    struct backend *b = backend_cpu_create(CPU_BASELINE, 1, &LIMITS);
+    ASSERT(b != NULL);
+    loaders[rank].ops = *b->ops;
+    loaders[rank].ops.load = loader_load;
+    b->ops = &loaders[rank].ops;
+    return b;
+}
+
+/* Each rank is given its rows, all together every row once, and what is not cut in full. */
+static void test_load(void **state)
+{
+    (void)state;
+    enum { RANKS = 3 };
+    const struct ranks_tensor cut[] = {{given.cut.tensor.data, SLICE_ROWS}};
+    const struct ranks_plan plan = {.ranks = RANKS,
+                                    .limits = LIMITS,
+                                    .blocks = 1,
+                                    .tensors = cut,
+                                    .n_tensors = 1,
+                                    .open = open_loader};
+    const struct tensor tensors[] = {given.cut.tensor, given.whole.tensor};
+    const struct expert *experts[] = {given.experts};
+    const struct load_params p = {tensors, 2, experts, 1, ROUTED + 1, NULL};
+    struct backend *b = backend_ranks_create(&plan);
+    assert_non_null(b);
+    assert_null(b->ops->load(b, &p));
+    int32_t rows = 0, inner = 0, outer = 0;
+    for (int r = 0; r < RANKS; r++) {
+        const struct loader *l = &loaders[r];
+        assert_ptr_equal(l->tensors[0].data,
+                         l->tensors[0].rows == 0
+                             ? NULL
+                             : (const char *)given.cut.tensor.data + (size_t)rows * HIDDEN);
+        assert_true(l->tensors[1].data == given.whole.tensor.data && l->tensors[1].rows == HIDDEN);
+        rows += l->tensors[0].rows;
+        inner += l->w1.rows;
+        outer += l->w2.rows;
+    }
+    assert_true(rows == ROWS && inner == INNER && outer == HIDDEN);
+    loaders[1].refuses = true;
+    assert_string_equal(b->ops->load(b, &p), "GPU 1: none");
+    b->ops->destroy(b);
+}
+
+/* A backend that reads host memory has nothing to load, however many of it there are. */
+static void test_load_nothing(void **state)
+{
+    (void)state;
+    const struct ranks_tensor none[1] = {{0}};
+    struct backend *b = backend_ranks_create(&(struct ranks_plan){
+        .ranks = 2, .limits = LIMITS, .blocks = 1, .tensors = none, .open = open_rank});
+    assert_non_null(b);
+    assert_null(b->ops->load);
+    b->ops->destroy(b);
+}
+
 /* ---- a rank that is missing ----------------------------------------------------------------- */
 
 static void test_missing(void **state)
@@ -271,9 +352,10 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shares),  cmocka_unit_test(test_slices),
-        cmocka_unit_test(test_missing), cmocka_unit_test(test_operations),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_shares),       cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_missing),      cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_load),
+        cmocka_unit_test(test_load_nothing),
     };
     return cmocka_run_group_tests_name("ranks", tests, set_up, tear_down);
 }
