@@ -181,6 +181,13 @@ build/host/unit/test_init_%: build/host/obj/tests/unit/test_init_%.o $(HOST_BOX)
 	@mkdir -p $(@D)
 	$(Q)gcc $(LDFLAGS_HOST) $^ -lsodium -lcrypto -lcmocka -o $@
 
+# The one part of the worker that needs no GPU, and a library for it to find.
+build/host/unit/test_nvml: build/host/obj/tests/unit/test_nvml.o build/host/obj/kernels/worker/nvml.o $(HOST_LIB) | build/host/unit/nvml.so
+	$(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -lcmocka -o $@
+build/host/unit/nvml.so: tests/gpu/nvml.c
+	@mkdir -p $(@D)
+	$(Q)gcc $(CFLAGS_ALL) -shared -fPIC $< -o $@
+
 build/host/unit/%: build/host/obj/tests/unit/%.o $(HOST_LIB)
 	@mkdir -p $(@D)
 	$(Q)gcc $(LDFLAGS_HOST) $^ $(LIBS) -lcmocka -o $@

@@ -90,7 +90,7 @@
 #define SERVICE_STOP_MS        5000   /* SIGTERM to SIGKILL; a decode step under TCG takes < 1 s */
 #define SERVICE_SAID_BYTES     160    /* a path and a reason */
 #define SERVICE_ARGS_MAX       28
-#define SERVICE_PATHS_MAX      18 /* the engine has 8, two nodes, and BOX_GPUS_MAX cards */
+#define SERVICE_PATHS_MAX      19 /* the engine has 9, two nodes, and BOX_GPUS_MAX cards */
 #define SERVICES_MAX           20
 
 /* ---- log of the services --------------------------------------------------------------------- */
@@ -186,6 +186,14 @@
  */
 #define TOP_PERIOD_MS 1000
 #define TOP_SAMPLES   48 /* a minute, nearly, within a line of 80 */
+
+/* ---- GPUs on the PCI bus -----------------------------------------------------------------------
+ */
+#define PCI_BUS_BYTES   16   /* "10000:e1:00.0" and a NUL */
+#define PCI_NAME_BYTES  64   /* of config/pci_gpus.def */
+#define PCI_WORD_BYTES  32   /* of /sys: "32.0 GT/s PCIe", a version, a driver */
+#define PCI_DEVICES_MAX 1024 /* a server of two sockets and eight GPUs has 300 */
+#define GPU_TEXT_BYTES  4096 /* BOX_GPUS_MAX of three lines each, and as much as JSON */
 
 /* ---- storage --------------------------------------------------------------------------------- */
 #define STORAGE_WAIT_MS     15000 /* a disk behind a slow controller; QEMU's takes 50 ms */

@@ -380,6 +380,31 @@
 #define WORKER_LASTED_MS 60000
 /* Starts in a row that fail until those who wait are told: they may find another box. */
 #define WORKER_STARTS_PATIENCE 3
+/* Words of the record of GPUs (kernels/gauges.h), with the NUL: a bus id of NVML has 16 characters,
+ * a name at most 64; a path and a reason. */
+#define GAUGE_BUS_BYTES  24
+#define GAUGE_NAME_BYTES 72
+#define GAUGE_NOTE_BYTES 160
+/* It is written in a microsecond, so the second look finds it whole. */
+#define GAUGE_LOOKS 8
+/* Between two looks of a worker at its GPUs: NVML takes about a millisecond for each. */
+#define GAUGE_PERIOD_MS 5000
+/* The engine copies it between two steps, once a second. */
+#define GAUGE_COPY_MS 1000
+/* A record that is older is told with its age: the driver hangs when a GPU has fallen off the bus.
+ */
+#define GAUGE_STALE_MS 30000
+
+/* ---- temperatures ---------------------------------------------------------------------------- */
+/* Between two looks at the processor's; heat moves in seconds. */
+#define SENSORS_PERIOD_MS 5000
+/* An alarm ends this far below, or it would come and go. */
+#define ALARM_SLACK_CELSIUS 3
+/* A name of a chip, a number: the kernel writes at most a line. */
+#define SENSORS_LINE_BYTES 64
+/* Of /sys/class/hwmon: chips, and temperatures of a chip; two processors of 128 cores have 130. */
+#define SENSORS_CHIPS_MAX  64
+#define SENSORS_INPUTS_MAX 160
 
 /* ---- the audit ------------------------------------------------------------------------------- */
 /* Halvings of [0, 1] until two neighbouring doubles are left. */

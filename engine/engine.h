@@ -151,6 +151,9 @@ struct engine_stats {
     uint64_t losses, recovered_ms; /* how often it was, and how long the last time took */
 };
 void engine_stats_get(struct engine *engine, struct engine_stats *out);
+/** What the worker tells of its GPUs, a second old at most.
+ *  @return false: there is none, or it has told nothing; *out is as it was */
+bool engine_gauges_get(struct engine *engine, struct gauges *out);
 const struct model_config *engine_model_config(const struct engine *engine);
 int32_t engine_context_max(const struct engine *engine);
 

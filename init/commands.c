@@ -10,6 +10,8 @@ static const struct command COMMANDS[] = {
     {"status", TARGET_BOTH, ROLE_VIEWER, "*", false, NULL, "", "what runs, and how it fares"},
     {"top", TARGET_LOCAL, ROLE_VIEWER, "*", false, NULL, "",
      "what the engine does, second by second; any key ends it"},
+    {"gpu", TARGET_BOTH, ROLE_VIEWER, "*", false, NULL, "",
+     "GPUs: link, errors, memory, heat, power, ranks"},
     {"support", TARGET_LOCAL, ROLE_VIEWER, "*", false, NULL, "",
      "all that helps others to help, without secrets: ssh BOX support >FILE"},
     {"log", TARGET_INIT, ROLE_VIEWER, "*", false, NULL, "[changes | stored] [LINES]",

@@ -15,6 +15,7 @@
 #include "init/network.h"
 #include "init/owner.h"
 #include "init/panic.h"
+#include "init/pci.h"
 #include "init/serving.h"
 #include "init/sshkeys.h"
 #include "init/status.h"
@@ -55,6 +56,7 @@ static int ending;     /* 0, or the argument for reboot() */
 static bool resetting; /* on the way, config becomes new */
 static struct gate gate;
 static bool starved;       /* the watchdog is fed no more */
+static struct xids xids;   /* of the GPUs' driver */
 static int64_t restart_ms; /* when the machine restarts by itself; 0: not */
 
 /* ---- commands of the control socket ------------------------------------------------------------
@@ -70,6 +72,23 @@ static void command_status(const struct request *request, struct text *answer)
     (void)request;
     struct status status = {&services, &box.storage, &box.slots, boot_ms, owner.claimed};
     status_answer(answer, &status);
+}
+
+static void command_gpu(const struct request *request, struct text *answer)
+{
+    char text_bytes[GPU_TEXT_BYTES], data_bytes[GPU_TEXT_BYTES];
+    struct text text = text_over(text_bytes, sizeof text_bytes);
+    struct text data = text_over(data_bytes, sizeof data_bytes);
+    (void)request;
+    pci_tell(PCI_DEVICES, PCI_DRIVER, &box.gpu, &xids, &text, &data);
+    answer_write(answer, true, text.data, text.len, data.cut ? NULL : data.data, data.len);
+}
+
+/* Only the kernel's words are believed to be the kernel's. */
+static void watch_kernel(const char *who, const char *line, size_t n)
+{
+    if (strcmp(who, "kernel") == 0)
+        xid_take(&xids, line, n, clock_ms());
 }
 
 /* `log changes [LINES]` */
@@ -447,6 +466,7 @@ static const struct {
     int args_max;
 } COMMANDS[] = {
     {"status", command_status, 0},
+    {"gpu", command_gpu, 0},
     {"log", command_log, 2},
     {"log-since", command_log_since, 1},
     {"change", command_change, 1 + CONTROL_ARGS_MAX},
@@ -690,6 +710,7 @@ static bool wanted(enum service_condition condition)
 _Noreturn static void run_box(void)
 {
     box.journal.echo_fd = -1;
+    box.journal.watch = watch_kernel;
     panic_on_crash();
     reboot(RB_DISABLE_CAD);
     umask(022);

@@ -20,6 +20,8 @@ void journal_line(struct journal *j, const char *who, const char *line, size_t n
     char stamped[LOG_LINE_BYTES + 1];
     struct text t = text_over(stamped, sizeof stamped);
     int64_t now_ms = clock_ms();
+    if (j->watch != NULL)
+        j->watch(who, line, n);
     text_printf(&t, "%6lld.%03d %s: ", (long long)(now_ms / 1000), (int)(now_ms % 1000), who);
     size_t room = LOG_LINE_BYTES - t.len;
     text_add_printable(&t, line, n < room ? n : room);

@@ -13,6 +13,8 @@
 struct journal {
     struct ring ring;
     int echo_fd; /* borrows; -1: lines are only kept */
+    /* Told every line before it is kept; NULL: nobody is. */
+    void (*watch)(const char *who, const char *line, size_t n);
 };
 
 /** Milliseconds of the monotonic clock, which starts with the kernel. */

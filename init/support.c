@@ -14,15 +14,25 @@
 
 /* Looks alone: what changes nothing, and waits for nobody. */
 static const char *const COMMANDS[] = {
-    "status",        "time",
-    "net",           "settings",
-    "update status", "secure-boot",
-    "tls status",    "model list",
-    "profile list",  "profile history",
-    "audit status",  "audit history",
-    "keys list",     "prefixes status",
-    "metrics",       "log changes 200",
-    "log 2000",      "log stored 2000",
+    "status",
+    "gpu",
+    "time",
+    "net",
+    "settings",
+    "update status",
+    "secure-boot",
+    "tls status",
+    "model list",
+    "profile list",
+    "profile history",
+    "audit status",
+    "audit history",
+    "keys list",
+    "prefixes status",
+    "metrics",
+    "log changes 200",
+    "log 2000",
+    "log stored 2000",
 };
 
 const char *support_command(size_t i)

@@ -32,6 +32,12 @@ static int64_t number(const char *data, size_t n, const char *name)
     return value;
 }
 
+/* What is not told is no temperature of 0. */
+static double celsius(const char *data, size_t n, const char *name)
+{
+    return member(data, n, name) == NULL ? -1 : (double)number(data, n, name);
+}
+
 static void word(char *to, size_t cap, const char *data, size_t n, const char *name)
 {
     const char *p = member(data, n, name);
@@ -65,6 +71,9 @@ void top_add(struct top *t, const char *data, size_t n, int64_t now_ms)
     push(t, TOP_WAITING, (double)number(data, n, "waiting"));
     push(t, TOP_KV, most > 0 ? (double)blocks * 100 / (double)most : 0);
     push(t, TOP_MEMORY, (double)number(data, n, "rss_bytes") / (1024 * 1024));
+    push(t, TOP_CPU, celsius(data, n, "cpu_celsius"));
+    push(t, TOP_DISK, celsius(data, n, "disk_celsius"));
+    push(t, TOP_GPU, celsius(data, n, "gpu_celsius"));
     word(t->model, sizeof t->model, data, n, "model");
     word(t->profile, sizeof t->profile, data, n, "profile");
     word(t->audit, sizeof t->audit, data, n, "audit");
@@ -99,10 +108,14 @@ void top_draw(const struct top *t, struct text *out)
         [TOP_ANSWER] = {"answer tok/s", "%8.1f", 1}, [TOP_PROMPT] = {"prompt tok/s", "%8.1f", 1},
         [TOP_RUNNING] = {"running", "%8.0f", 1},     [TOP_WAITING] = {"waiting", "%8.0f", 1},
         [TOP_KV] = {"KV kept %", "%8.1f", 100},      [TOP_MEMORY] = {"memory MiB", "%8.1f", 1},
+        [TOP_CPU] = {"CPU C", "%8.0f", 100},         [TOP_DISK] = {"disk C", "%8.0f", 100},
+        [TOP_GPU] = {"GPU C", "%8.0f", 100},
     };
     char line[TOP_SAMPLES + 1], value[32];
     text_printf(out, "%s, profile %s\naudit %s\n", t->model, t->profile, t->audit);
     for (int row = 0; row < TOP_ROWS; row++) {
+        if (t->sample[row][TOP_SAMPLES - 1] < 0)
+            continue;
         draw_line(t, (enum top_row)row, ROWS[row].full, line);
         snprintf(value, sizeof value, ROWS[row].form, t->sample[row][TOP_SAMPLES - 1]);
         text_printf(out, "%-13s%s |%s|\n", ROWS[row].name, value, line);

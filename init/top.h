@@ -18,6 +18,9 @@ enum top_row {
     TOP_WAITING,
     TOP_KV,     /* percent of the blocks of kept prefixes */
     TOP_MEMORY, /* MiB of the engine */
+    TOP_CPU,    /* degrees Celsius of the hottest, as the two behind; below 0: nothing tells it */
+    TOP_DISK,
+    TOP_GPU,
     TOP_ROWS
 };
 

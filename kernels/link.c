@@ -30,6 +30,10 @@ static_assert(ATOMIC_INT_LOCK_FREE == 2, "atomics are words of memory");
 static_assert((int)PRECISION_ROWS <= PRECISION_ROWS_MAX, "every row has its place");
 static_assert((LINK_STEPS & (LINK_STEPS - 1)) == 0, "numbers wrap");
 
+static_assert(sizeof(struct link_board) == 8 + sizeof(struct gauges) &&
+                  offsetof(struct link, board) % 8 == 0,
+              "no padding");
+
 static struct link_head head_of(void)
 {
     return (struct link_head){.magic = LINK_MAGIC,
@@ -320,4 +324,31 @@ void link_tell(_Atomic uint32_t *word, uint32_t value)
 {
     atomic_store_explicit(word, value, memory_order_release);
     syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* ---- what is shown of GPUs ------------------------------------------------------------------ */
+
+void link_show(struct link_board *board, const struct gauges *gauges)
+{
+    uint32_t turn = atomic_load_explicit(&board->turn, memory_order_relaxed);
+    atomic_store_explicit(&board->turn, turn | 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release); /* nobody sees new bytes under the old number */
+    board->gauges = *gauges;
+    atomic_store_explicit(&board->turn, (turn | 1) + 1, memory_order_release);
+}
+
+bool link_look(const struct link_board *board, struct gauges *out)
+{
+    for (int i = 0; i < GAUGE_LOOKS; i++) {
+        uint32_t before = atomic_load_explicit(&board->turn, memory_order_acquire);
+        struct gauges copy = board->gauges;
+        atomic_thread_fence(memory_order_acquire);
+        uint32_t after = atomic_load_explicit(&board->turn, memory_order_relaxed);
+        if (before != after || (before & 1) != 0)
+            continue;
+        gauges_clean(&copy);
+        *out = copy;
+        return true;
+    }
+    return false;
 }

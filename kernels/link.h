@@ -12,6 +12,7 @@
 #define V4BOX_KERNELS_LINK_H
 
 #include "config/limits.h"
+#include "kernels/gauges.h"
 #include "kernels/precision.h"
 
 #include <stdatomic.h>
@@ -20,7 +21,7 @@
 
 #define LINK_FD      3          /* in the worker */
 #define LINK_MAGIC   0x6b6c3476 /* "v4lk" */
-#define LINK_VERSION 3          /* of everything below; another one is refused */
+#define LINK_VERSION 4          /* of everything below; another one is refused */
 
 /* What the engine can ask for.  State stays in the worker: timelines and pools of pieces of
  * prefixes (engine/model/snapshot.h) are numbers here, which the engine gives. */
@@ -134,6 +135,13 @@ struct link_head {
     uint32_t zero;
 };
 
+/* What the worker tells of its GPUs; `turn` is odd while it is written. */
+struct link_board {
+    _Atomic uint32_t turn;
+    uint32_t zero;
+    struct gauges gauges;
+};
+
 enum link_state { LINK_LOADING, LINK_READY, LINK_FAILED };
 
 /* The only thing that a good step can be refused for: LINK_OPEN, LINK_POOL_OPEN. */
@@ -163,6 +171,7 @@ struct link {
     uint32_t packs;                 /* READY: 1: timelines lie in the forms of kernels/entry.h */
     uint32_t zero;                  /* answers hold doubles */
     char reason[ERROR_TEXT_BYTES];  /* FAILED: one line */
+    struct link_board board;        /* of its GPUs, from READY on */
     struct link_answer answers[LINK_STEPS];
 };
 
@@ -197,6 +206,12 @@ const char *link_head_wrong(const struct link_head *head);
 const char *link_step_wrong(const struct link_step *step, const struct link_limits *limits);
 /** The same of a pick, but for the numbers that sampling_check knows. */
 const char *link_pick_wrong(const struct link_pick *pick, int32_t vocab);
+
+/** Shows a record to the engine.  @thread one writer */
+void link_show(struct link_board *board, const struct gauges *gauges);
+/** Takes the record over, clean whatever stands there.
+ *  @return false: it was being written every time; *out is as it was */
+bool link_look(const struct link_board *board, struct gauges *out);
 
 /** Sleeps until *word is not `seen`, ms have passed, or for no reason: ask again.
  *  @unit milliseconds */

@@ -10,6 +10,7 @@
 #define V4BOX_ENGINE_ADMIN_H
 
 #include "engine/api/keys.h"
+#include "engine/api/sensors.h"
 #include "engine/api/turns.h"
 #include "engine/audit/auditor.h"
 #include "engine/audit/recorder.h"
@@ -31,6 +32,7 @@ struct admin_scope {
     void (*metrics)(void *user, struct buf *out);
     void *metrics_user;
     struct auditor *auditor;   /* NULL: there is nowhere to keep reports */
+    struct sensors *sensors;   /* NULL: nobody looks how hot it is */
     struct recorder *recorder; /* where there is an auditor */
     const char *model;         /* the id the API shows */
     const char *isa;           /* model_isa_name() */

@@ -72,19 +72,45 @@ static void say_audit(struct auditor *auditor, char *out, size_t cap)
                  s.last.profile, call_time(s.last.time_s, when), s.id != 0 ? "; one runs" : "");
 }
 
+/* "cpu 54 C, gpu 91 C TOO HOT" */
+static void say_heat(const struct sensors_view *view, char *out, size_t cap)
+{
+    size_t n = 0;
+    snprintf(out, cap, "no sensor tells one");
+    for (int i = 0; i < SENSORS; i++) {
+        if (view->celsius[i] != GAUGE_UNKNOWN && n < cap)
+            n += (size_t)snprintf(out + n, cap - n, "%s%s %d C%s", n > 0 ? ", " : "",
+                                  sensor_name((enum sensor)i), view->celsius[i],
+                                  view->alarm[i] ? " TOO HOT" : "");
+    }
+}
+
+/* For who draws it; what is not known is not there. */
+static void dump_heat(const struct sensors_view *view, struct buf *data)
+{
+    for (int i = 0; i < SENSORS; i++) {
+        if (view->celsius[i] != GAUGE_UNKNOWN)
+            buf_printf(data, ", \"%s_celsius\": %d", sensor_name((enum sensor)i), view->celsius[i]);
+    }
+}
+
 static bool run_status(struct call *call)
 {
     const struct admin_scope *scope = call->scope;
     struct engine_stats stats;
     struct turns_stats turns;
     struct control_status profile;
+    struct sensors_view heat;
     char hash[PROFILE_HASH_BYTES], worker[CALL_SAID_BYTES], audit[CALL_SAID_BYTES];
+    char hot[CALL_SAID_BYTES];
     control_status_get(scope->control, &profile);
     profile_hash_text(&profile.current, hash);
     engine_stats_get(scope->engine, &stats);
     turns_stats_get(scope->turns, &turns);
     say_worker(&stats, worker, sizeof worker);
     say_audit(scope->auditor, audit, sizeof audit);
+    sensors_get(scope->sensors, &heat);
+    say_heat(&heat, hot, sizeof hot);
     const struct {
         const char *name;
         unsigned long long value;
@@ -125,6 +151,7 @@ static bool run_status(struct call *call)
         {"profile_alarm", profile.alarm},
         {"worker", worker},
         {"audit", audit},
+        {"temperatures", hot},
         {"listening", scope->listening},
     };
     buf_puts(&call->data, "{");
@@ -137,6 +164,7 @@ static bool run_status(struct call *call)
                    NUMBERS[i].value);
         buf_printf(&call->text, "%-15s %llu\n", NUMBERS[i].name, NUMBERS[i].value);
     }
+    dump_heat(&heat, &call->data);
     buf_puts(&call->data, "}");
     return true;
 }
@@ -339,6 +367,7 @@ static const struct {
     {"prefixes", "save", "prefixes save", 1, run_prefixes_save},
     {"profile", NULL, "profile VERB ..", -1, run_profile},
     {"metrics", NULL, "metrics", 0, run_metrics},
+    {"gpu", NULL, "gpu", 0, run_gpu},
     {"audit", NULL, "audit VERB ..", -1, run_audit},
 };
 

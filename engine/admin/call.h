@@ -27,6 +27,8 @@ const char *call_time(int64_t seconds, char out[CALL_TIME_BYTES]);
 
 /** `profile VERB ...`: profile_commands.c.  @return false: refused, the text says why */
 bool run_profile(struct call *call);
+/** `gpu`: gpu_commands.c */
+bool run_gpu(struct call *call);
 /** `audit VERB ...`: audit_commands.c */
 bool run_audit(struct call *call);
 

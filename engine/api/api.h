@@ -8,6 +8,7 @@
 #include "engine/api/http.h"
 #include "engine/api/metrics.h"
 #include "engine/api/request.h"
+#include "engine/api/sensors.h"
 #include "engine/api/turns.h"
 #include "engine/engine.h"
 #include "engine/precision/profile.h"
@@ -34,6 +35,7 @@ struct api {
     struct store *profiles;    /* borrows; NULL: no request can name one */
     struct control *control;   /* borrows; of GET /v1/profile */
     struct recorder *recorder; /* borrows; NULL: no request can be pinned */
+    struct sensors *sensors;   /* borrows; of /metrics; NULL: nobody looks */
     struct auditor *auditor;   /* borrows; of /metrics; NULL: nothing is audited here */
     int32_t receipt_messages;  /* the newest ones that usage has hashes of */
     bool thinking_default;

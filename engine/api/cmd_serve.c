@@ -46,6 +46,7 @@ struct box {
     struct turns *turns;         /* owns */
     struct meter *meter;         /* owns */
     struct metrics *metrics;     /* owns */
+    struct sensors *sensors;     /* owns */
     struct mask_vocab *masks;    /* owns */
     bool saves;                  /* what the prefix cache holds, at the end */
     struct api api;
@@ -206,6 +207,9 @@ static enum status open_text(struct box *box, const struct flags *flags, struct 
     box->api.meter = box->meter = meter_create();
     box->api.metrics = box->metrics = metrics_create();
     if (status == OK)
+        status = sensors_start(box->engine, SENSORS_HWMON, &box->sensors, err);
+    box->api.sensors = box->scope.sensors = box->sensors;
+    if (status == OK)
         status = mask_vocab_create(box->tokenizer, &box->api.tokens, &box->masks, err);
     box->api.masks = box->masks;
     return status;
@@ -346,6 +350,7 @@ static void close_box(struct box *box)
     auditor_stop(box->auditor);
     recorder_destroy(box->recorder);
     control_stop(box->control);
+    sensors_stop(box->sensors);
     engine_destroy(box->engine);
     store_close(box->profiles);
     turns_destroy(box->turns);

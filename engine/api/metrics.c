@@ -249,6 +249,45 @@ static void dump_served(const struct metrics *m, const struct metrics_sample *sa
     }
 }
 
+/* What is not known has no line. */
+static void dump_heat(const struct metrics_sample *sample, struct buf *out)
+{
+    static const char DEGREES[] = "v4box_temperature_celsius", ALARM[] = "v4box_temperature_alarm";
+    dump_head(out, DEGREES, "gauge", "The hottest of its kind.");
+    for (int i = 0; i < SENSORS; i++) {
+        if (sample->heat.celsius[i] != GAUGE_UNKNOWN)
+            dump_labelled(out, sample, DEGREES, "sensor", sensor_name((enum sensor)i),
+                          (uint64_t)sample->heat.celsius[i]);
+    }
+    dump_head(out, ALARM, "gauge", "1: it is too hot.");
+    for (int i = 0; i < SENSORS; i++)
+        dump_labelled(out, sample, ALARM, "sensor", sensor_name((enum sensor)i),
+                      sample->heat.alarm[i]);
+}
+
+/* Bus ids come from a worker, clean, but for quotes and backslashes. */
+static bool is_bus(const char *bus)
+{
+    return bus[0] != '\0' && strspn(bus, "0123456789abcdef:.") == strlen(bus);
+}
+
+static void dump_gpus(const struct metrics_sample *sample, struct buf *out)
+{
+    const struct gauges *g = sample->gpus;
+    if (g == NULL || g->n == 0)
+        return;
+    for (int row = 0; row < GAUGES; row++) {
+        char name[96];
+        snprintf(name, sizeof name, "v4box_gpu_%s", gauge_name((enum gauge)row));
+        dump_head(out, name, "gauge", gauge_help((enum gauge)row));
+        for (int32_t i = 0; i < g->n; i++) {
+            if (is_bus(g->gpu[i].bus) && g->gpu[i].value[row] != GAUGE_UNKNOWN)
+                dump_labelled(out, sample, name, "gpu", g->gpu[i].bus,
+                              (uint64_t)g->gpu[i].value[row]);
+        }
+    }
+}
+
 void metrics_dump(struct metrics *m, const struct metrics_sample *sample, struct buf *out)
 {
     static const char *const FINISHES[] = {[METRICS_STOP] = "stop",
@@ -277,6 +316,8 @@ void metrics_dump(struct metrics *m, const struct metrics_sample *sample, struct
     dump_labels(out, sample);
     buf_printf(out, ",profile=\"%s\",hash=\"%s\"} 1\n", sample->profile, sample->profile_hash);
     dump_served(m, sample, out);
+    dump_heat(sample, out);
+    dump_gpus(sample, out);
     for (int i = 0; i < HISTOGRAMS; i++)
         dump_histogram(out, (enum histogram)i, &m->histograms[i], sample);
     pthread_mutex_unlock(&m->lock);

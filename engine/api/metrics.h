@@ -7,6 +7,7 @@
 #define V4BOX_ENGINE_API_METRICS_H
 
 #include "engine/api/errors.h"
+#include "engine/api/sensors.h"
 #include "engine/base/buf.h"
 #include "engine/precision/profile.h"
 
@@ -40,6 +41,8 @@ struct metrics_sample {
     uint64_t turns_kept, turns_bytes;
     uint64_t audits, audit_alarms, audit_alarm, audit_verdict, audit_time_s, audit_runs;
     uint64_t unknown_fields, control_texts; /* filled by metrics_dump */
+    struct sensors_view heat;
+    const struct gauges *gpus; /* borrows; NULL: no worker tells anything */
 };
 
 /** @own metrics_destroy */

@@ -27,6 +27,7 @@ void api_metrics_dump(void *user, struct buf *out)
     struct engine_stats engine;
     struct turns_stats turns;
     struct profile profile;
+    struct gauges gpus;
     char hash[PROFILE_HASH_BYTES];
     engine_profile_get(api->engine, &profile);
     profile_hash_text(&profile, hash);
@@ -55,6 +56,9 @@ void api_metrics_dump(void *user, struct buf *out)
                                     .turns_kept = (uint64_t)turns.kept,
                                     .turns_bytes = (uint64_t)turns.bytes};
     add_audits(api->auditor, &sample);
+    sensors_get(api->sensors, &sample.heat);
+    if (engine_gauges_get(api->engine, &gpus))
+        sample.gpus = &gpus;
     metrics_dump(api->metrics, &sample, out);
 }
 

@@ -1,7 +1,9 @@
 /* The engine computes on this machine's processors: which variant, and how many threads. */
 #include "config/limits.h"
+#include "engine/base/clock.h"
 #include "engine/model/network.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/link.h"
 
 #include <sched.h>
 
@@ -32,4 +34,11 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
     if (*out == NULL)
         return error_set(err, ERR_CAPACITY, "no memory or threads for the CPU backend");
     return OK;
+}
+
+/* There is nothing to watch, which is told once. */
+void model_backend_watch(const struct model_options *options, struct link_board *board)
+{
+    (void)options;
+    link_show(board, &(struct gauges){.at_ms = (int64_t)clock_ms(), .peers = PEERS_UNKNOWN});
 }

@@ -420,6 +420,7 @@ int cmd_steps(int argc, char **argv)
     if (status == OK)
         status = load(&run, dir, &options, &err);
     if (status == OK) {
+        model_backend_watch(&options, &run.link->board);
         link_tell(&run.link->state, LINK_READY);
         serve(&run); /* until the engine ends it */
     }

@@ -14,6 +14,7 @@
 #include "engine/base/status.h"
 #include "engine/model/sampler.h"
 #include "engine/precision/profile.h"
+#include "kernels/gauges.h"
 
 #include <stdint.h>
 
@@ -64,6 +65,8 @@ uint32_t model_life(const struct model *model);
 int model_starts_failed(const struct model *model);
 /** The worker's process, for who watches it; 0: there is none now. */
 int model_worker(const struct model *model);
+/** What the worker tells of its GPUs.  @return false: there is no worker, or nothing was told */
+_Bool model_gauges(const struct model *model, struct gauges *out);
 /** Time that the network has worked.  @unit seconds: of this process's processors, or those that a
  * worker took to answer */
 double model_seconds(const struct model *model);

@@ -144,6 +144,11 @@ int model_worker(const struct model *m)
     return m->remote == NULL ? 0 : remote_network_process(m->remote);
 }
 
+_Bool model_gauges(const struct model *m, struct gauges *out)
+{
+    return m->remote != NULL && remote_network_gauges(m->remote, out);
+}
+
 double model_seconds(const struct model *m)
 {
     return m->ops->seconds(m);

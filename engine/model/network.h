@@ -200,7 +200,11 @@ struct model {
 enum status MUST_CHECK model_backend_open(const struct model_options *options, int32_t rank,
                                           const struct backend_limits *limits, struct backend **out,
                                           struct error *err);
-/** That, or all ranks as one; the weights are known. */
+/** Tells how the devices of that backend fare, from now on, in the memory that a worker shares with
+ *  the engine; once in a process, which has a model open. */
+struct link_board;
+void model_backend_watch(const struct model_options *options, struct link_board *board);
+/** model_backend_open, or all ranks as one; the weights are known. */
 enum status MUST_CHECK model_ranks_open(const struct model_options *options,
                                         const struct backend_limits *limits, struct model *m,
                                         struct error *err);
@@ -236,6 +240,7 @@ void local_piece(const struct snapshots *p, const struct piece *piece);
 enum status MUST_CHECK remote_network_open(const char *dir, const struct model_options *options,
                                            struct model *m, struct error *err);
 int remote_network_process(const struct remote_network *n);
+bool remote_network_gauges(const struct remote_network *n, struct gauges *out);
 int remote_network_starts_failed(const struct remote_network *n);
 uint32_t remote_network_life(const struct remote_network *n);
 

@@ -280,6 +280,11 @@ int remote_process(const struct remote *r)
     return r->process;
 }
 
+bool remote_gauges(const struct remote *r, struct gauges *out)
+{
+    return r->state == REMOTE_UP && link_look(&r->link->board, out);
+}
+
 double remote_seconds(const struct remote *r)
 {
     return 1e-3 * (double)r->waited_ms;

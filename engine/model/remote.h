@@ -26,6 +26,8 @@ const char *remote_variant(const struct remote *remote);
 bool remote_packs(const struct remote *remote);
 /** Its process; 0: it has none now. */
 int remote_process(const struct remote *remote);
+/** What it tells of its GPUs.  @return false: nothing yet, or it is gone; *out is as it was */
+bool remote_gauges(const struct remote *remote, struct gauges *out);
 /** Time that it took to answer, all together.  @unit seconds */
 double remote_seconds(const struct remote *remote);
 int remote_starts_failed(const struct remote *remote);

@@ -395,6 +395,11 @@ int remote_network_process(const struct remote_network *n)
     return remote_process(n->remote);
 }
 
+bool remote_network_gauges(const struct remote_network *n, struct gauges *out)
+{
+    return remote_gauges(n->remote, out);
+}
+
 uint32_t remote_network_life(const struct remote_network *n)
 {
     return n->life;

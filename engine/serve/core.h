@@ -73,6 +73,7 @@ struct engine {
     int32_t n_requests;               /* sessions_max + queue_max */
     uint64_t turn;                    /* requests started so far */
     uint64_t lost_ms;                 /* when the network was lost; 0: it computes */
+    uint64_t gauges_ms;               /* when it was last asked how its GPUs fare */
     int starts_failed;                /* of it, those that were told to who waited */
     struct schedule_waiting *waiting; /* owns; [n_requests], of the queue at one moment */
     pthread_t thread;
@@ -92,6 +93,7 @@ struct engine {
     pthread_cond_t worked; /* one was run, or the engine is down */
     bool down;             /* the thread has ended */
     struct engine_stats stats;
+    struct gauges gauges; /* all zero: nothing was told */
 };
 
 /* ---- engine.c ------------------------------------------------------------------------------- */

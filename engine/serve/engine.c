@@ -177,6 +177,21 @@ static void note_lost(struct engine *e, bool lost)
     e->starts_failed = 0;
 }
 
+/* Lets other threads see how the GPUs fare. */
+static void note_gauges(struct engine *e)
+{
+    struct gauges gauges;
+    uint64_t now_ms = clock_ms();
+    if (!e->watched || now_ms - e->gauges_ms < GAUGE_COPY_MS)
+        return;
+    e->gauges_ms = now_ms;
+    if (!model_gauges(e->model, &gauges))
+        return;
+    pthread_mutex_lock(&e->lock);
+    e->gauges = gauges;
+    pthread_mutex_unlock(&e->lock);
+}
+
 /* Those who wait may find another box, when this one does not come back. */
 static void end_waiting(struct engine *e)
 {
@@ -199,6 +214,7 @@ static void end_waiting(struct engine *e)
 /* Whether the network computes; else one look at whether it does so again. */
 static bool computes(struct engine *e)
 {
+    note_gauges(e);
     if (e->lost_ms == 0 && model_lost(e->model) == NULL)
         return true;
     if (e->lost_ms == 0) {
@@ -612,6 +628,16 @@ void engine_stats_get(struct engine *e, struct engine_stats *out)
     *out = e->stats;
     out->session_bytes = sequence_bytes_under(e->model, &e->profile, e->options.context_max);
     pthread_mutex_unlock(&e->lock);
+}
+
+bool engine_gauges_get(struct engine *e, struct gauges *out)
+{
+    pthread_mutex_lock(&e->lock);
+    bool told = e->gauges.at_ms != 0;
+    if (told)
+        *out = e->gauges;
+    pthread_mutex_unlock(&e->lock);
+    return told;
 }
 
 const struct model_config *engine_model_config(const struct engine *e)

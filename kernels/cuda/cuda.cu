@@ -185,6 +185,15 @@ int backend_cuda_devices(void)
     return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
 }
 
+_Bool backend_cuda_bus(int device, char bus[GAUGE_BUS_BYTES])
+{
+    if (cudaDeviceGetPCIBusId(bus, GAUGE_BUS_BYTES, device) != cudaSuccess)
+        return false;
+    for (char *c = bus; *c != '\0'; c++)
+        *c = *c >= 'A' && *c <= 'F' ? (char)(*c + 'a' - 'A') : *c;
+    return true;
+}
+
 struct backend *backend_cuda_create(int device, const struct backend_limits *limits,
                                     const char **reason)
 {

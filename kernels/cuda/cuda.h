@@ -9,6 +9,7 @@
 #define V4BOX_KERNELS_CUDA_CUDA_H
 
 #include "kernels/backend.h"
+#include "kernels/gauges.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,6 +17,14 @@ extern "C" {
 
 /** GPUs of this machine; 0 without a driver. */
 int backend_cuda_devices(void);
+
+/** Where GPU number `device` is on the PCI bus, as the kernel writes it.  @return false: no such
+ * GPU
+ */
+_Bool backend_cuda_bus(int device, char bus[GAUGE_BUS_BYTES]);
+
+/** How the ranks of this process reach each other, by their self-test. */
+enum gauge_peers backend_cuda_peers(void);
 
 /** A backend on GPU number `device`, all scratch memory taken; for the thread that calls.
  *  @own  ops->destroy

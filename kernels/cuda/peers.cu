@@ -13,6 +13,14 @@
 /* A wait of the self-test: a thousand times what it takes. */
 #define TEST_LIMIT_MS 2000
 
+/* Written by rank 0 while the ranks meet, read once they are there. */
+static enum gauge_peers found = PEERS_ALONE;
+
+enum gauge_peers backend_cuda_peers(void)
+{
+    return found;
+}
+
 void peers_destroy(struct peers *peers)
 {
     if (peers == NULL)
@@ -167,17 +175,18 @@ void cuda_meet(struct backend *base, struct meeting *meeting, int32_t rank)
         peers->devices[r] = peers->all[r]->devices[r];
     }
     meeting_wait(meeting, rank);
-    const char *verdict = "they copy: they share GPUs, or do not reach each other's memory";
+    enum gauge_peers verdict = PEERS_SHARED;
     if (all_agree(peers, reaches_all(peers))) {
         reach(peers);
         inbox_make(b);
         peers->push = true;
         peers->push = all_agree(peers, test_run(b));
-        verdict = peers->push ? "they push: every byte has come"
-                              : "they copy: bytes pushed to another GPU's memory were lost";
+        verdict = peers->push ? PEERS_PUSH : PEERS_LOST;
     }
     *peers->missing = 0;
     peers->limit_ms = WORKER_STEP_SECONDS * 1000;
-    if (rank == 0)
-        fprintf(stderr, "ranks: %d of them; %s\n", (int)peers->ranks, verdict);
+    if (rank != 0)
+        return;
+    found = verdict;
+    fprintf(stderr, "ranks: %d of them; %s\n", (int)peers->ranks, gauge_peers_text(verdict));
 }

@@ -1,7 +1,20 @@
 /* The worker computes on the GPUs that its driver shows: a rank on each, or, when there are fewer,
- * all on the first. */
+ * all on the first.  A thread tells the engine how they fare. */
+#include "engine/base/clock.h"
 #include "engine/model/network.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/link.h"
+#include "kernels/worker/nvml.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int device_of(int32_t rank, int32_t ranks)
+{
+    return backend_cuda_devices() < ranks ? 0 : rank;
+}
 
 enum status model_backend_open(const struct model_options *options, int32_t rank,
                                const struct backend_limits *limits, struct backend **out,
@@ -9,10 +22,63 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
 {
     if (options->isa != ISA_AUTO || options->threads != 0)
         return error_set(err, ERR_USAGE, "--isa, --threads: the worker computes on a GPU");
-    int device = backend_cuda_devices() < options->ranks ? 0 : rank;
+    int device = device_of(rank, options->ranks);
     const char *reason;
     *out = backend_cuda_create(device, limits, &reason);
     if (*out == NULL)
         return error_set(err, ERR_CAPACITY, "GPU %d: %s", device, reason);
     return OK;
+}
+
+/* ---- how they fare -------------------------------------------------------------------------- */
+
+#define NVML "libnvidia-ml.so.1"
+
+struct watch {
+    struct link_board *board; /* borrows, as long as the process lives */
+    int32_t ranks;
+};
+
+/* The first rank that computes on each GPU, which the two libraries number in ways of their own. */
+static void name_ranks(struct gauges *g, int32_t ranks)
+{
+    char bus[GAUGE_BUS_BYTES];
+    for (int32_t rank = ranks - 1; rank >= 0; rank--) {
+        if (!backend_cuda_bus(device_of(rank, ranks), bus))
+            continue;
+        for (int32_t i = 0; i < g->n; i++) {
+            if (strcmp(g->gpu[i].bus, bus) == 0)
+                g->gpu[i].value[GAUGE_RANK] = rank;
+        }
+    }
+}
+
+/* A GPU that has gone may hold NVML up for ever: the engine sees by the time that nothing is new.
+ */
+static void *watch(void *context)
+{
+    const struct watch *w = context;
+    struct gauges g = {.peers = (int32_t)backend_cuda_peers()};
+    const char *wrong = nvml_open(NVML);
+    if (wrong != NULL)
+        snprintf(g.note, sizeof g.note, "%s", wrong);
+    for (;;) {
+        if (wrong == NULL)
+            nvml_read(&g);
+        name_ranks(&g, w->ranks);
+        g.at_ms = (int64_t)clock_ms();
+        link_show(w->board, &g);
+        usleep(GAUGE_PERIOD_MS * 1000);
+    }
+    return NULL;
+}
+
+void model_backend_watch(const struct model_options *options, struct link_board *board)
+{
+    static struct watch w;
+    pthread_t thread;
+    w = (struct watch){board, options->ranks > 1 ? options->ranks : 1};
+    int code = pthread_create(&thread, NULL, watch, &w);
+    if (code != 0)
+        fprintf(stderr, "worker: nobody watches the GPUs: %s\n", strerror(code));
 }

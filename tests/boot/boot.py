@@ -115,6 +115,8 @@ def serial_console_answers(box):
     for word in ["v4box", "engine", "ssh", "network", "listening"]:
         require(word in out, "no %s in %r" % (word, out))
     require("poweroff" in box.serial.command("help"), "help names no poweroff")
+    gpu = box.serial.command("gpu")
+    require("no NVIDIA GPU on the PCI bus" in gpu and "no worker" in gpu, "gpu says %r" % gpu)
     require("unknown command" in box.serial.command("nonsense"), "nonsense was taken")
 
 

@@ -138,6 +138,12 @@ enum status engine_save(struct engine *engine, struct error *err)
     ASSERT(0);
 }
 
+bool engine_gauges_get(struct engine *engine, struct gauges *out)
+{
+    (void)engine, (void)out;
+    return false;
+}
+
 int32_t engine_context_max(const struct engine *engine)
 {
     (void)engine;

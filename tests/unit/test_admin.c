@@ -4,6 +4,7 @@
  * only report what they say.
  */
 #include "engine/admin/admin_commands.h"
+#include "engine/base/clock.h"
 #include "engine/base/json.h"
 
 #include <errno.h>
@@ -60,6 +61,27 @@ void engine_stats_get(struct engine *engine, struct engine_stats *out)
                                  .drafts_right = 8,
                                  .running = 2,
                                  .waiting = 1};
+}
+
+/* One GPU, or none; `age_ms` behind now. */
+static bool gpu_told;
+static int64_t gpu_age_ms;
+
+bool engine_gauges_get(struct engine *engine, struct gauges *out)
+{
+    (void)engine;
+    *out = (struct gauges){.n = 1,
+                           .at_ms = (int64_t)clock_ms() - gpu_age_ms,
+                           .peers = PEERS_LOST,
+                           .driver = "580.65.06",
+                           .gpu = {{.bus = "0000:41:00.0", .name = "Made-up \"GPU\""}}};
+    for (int i = 0; i < GAUGES; i++)
+        out->gpu[0].value[i] = GAUGE_UNKNOWN;
+    out->gpu[0].value[GAUGE_RANK] = 3;
+    out->gpu[0].value[GAUGE_TEMPERATURE] = 61;
+    out->gpu[0].value[GAUGE_POWER] = 312500;
+    out->gpu[0].value[GAUGE_CLOCK_LIMITS] = 0x44;
+    return gpu_told;
 }
 
 int32_t engine_context_max(const struct engine *engine)
@@ -230,6 +252,35 @@ static void test_status(void **state)
     assert_string_equal(json_object_get_string(member(data, "listening")), "127.0.0.1:8080");
     assert_non_null(strstr(text_of(answer), "running         2\n"));
     json_object_put(answer);
+}
+
+static void test_gpu(void **state)
+{
+    (void)state;
+    static const char LINE[] = "{\"command\":\"gpu\"}";
+    struct json_object *answer = ask(LINE, strlen(LINE));
+    assert_true(is_ok(answer));
+    assert_string_equal(text_of(answer), "no worker: the engine computes on the processor\n");
+    json_object_put(answer);
+
+    gpu_told = true;
+    answer = ask(LINE, strlen(LINE));
+    assert_string_equal(
+        text_of(answer),
+        "driver 580.65.06; ranks copy: bytes pushed to another GPU's memory were lost\n"
+        "GPU 0000:41:00.0  Made-up \"GPU\", rank 3\n"
+        "  61 C, 312 of ? W, ? of ? MiB, busy ? %, ? of ? MHz (power limit, TOO HOT), ECC errors: "
+        "? corrected, ? not\n");
+    struct json_object *gpu = json_object_array_get_idx(member(member(answer, "data"), "gpus"), 0);
+    assert_int_equal(json_object_get_int64(member(gpu, "power_milliwatts")), 312500);
+    assert_string_equal(json_object_get_string(member(gpu, "name")), "Made-up \"GPU\"");
+    json_object_put(answer);
+
+    gpu_age_ms = GAUGE_STALE_MS + 1000;
+    answer = ask(LINE, strlen(LINE));
+    assert_non_null(strstr(text_of(answer), "this is 31 s OLD"));
+    json_object_put(answer);
+    gpu_told = false;
 }
 
 static void test_keys(void **state)
@@ -699,13 +750,21 @@ static void test_profile_switches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_profiles),      cmocka_unit_test(test_profile_switches),
-        cmocka_unit_test(test_status),        cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_prefixes),      cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_keys_pass),     cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_hostile_bytes), cmocka_unit_test(test_server),
-        cmocka_unit_test(test_server_bounds), cmocka_unit_test(test_server_silent_clients),
-        cmocka_unit_test(test_server_place),  cmocka_unit_test(test_server_other_user),
+        cmocka_unit_test(test_profiles),
+        cmocka_unit_test(test_profile_switches),
+        cmocka_unit_test(test_status),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_gpu),
+        cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_keys_pass),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_hostile_bytes),
+        cmocka_unit_test(test_server),
+        cmocka_unit_test(test_server_bounds),
+        cmocka_unit_test(test_server_silent_clients),
+        cmocka_unit_test(test_server_place),
+        cmocka_unit_test(test_server_other_user),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -80,6 +80,24 @@ static void little_is_not_nothing(void **state)
 }
 
 /* Whatever the engine says, nothing is read behind it and no byte of it steers a terminal. */
+/* No row for what nothing tells. */
+static void temperatures(void **state)
+{
+    static const char HOT[] = "{\"cpu_celsius\": 54, \"gpu_celsius\": 0}";
+    char line[TOP_SAMPLES + 1];
+    (void)state;
+    memset(&top, 0, sizeof top);
+    add(1000, 0, 0);
+    struct text t = text_over(drawn, sizeof drawn);
+    top_draw(&top, &t);
+    assert_null(strstr(drawn, " C "));
+    top_add(&top, HOT, strlen(HOT), 2000);
+    assert_true(row("CPU C", line) == 54);
+    assert_string_equal(line + TOP_SAMPLES - 2, " =");
+    assert_true(row("GPU C", line) == 0);
+    assert_null(strstr(drawn, "disk"));
+}
+
 static void answers_that_say_nothing_are_survived(void **state)
 {
     (void)state;
@@ -106,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_are_of_the_last_second),
         cmocka_unit_test(little_is_not_nothing),
+        cmocka_unit_test(temperatures),
         cmocka_unit_test(answers_that_say_nothing_are_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

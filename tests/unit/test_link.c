@@ -261,13 +261,53 @@ static void test_head_bytes(void **state)
     close(fd);
 }
 
+/* ---- what is shown of GPUs ------------------------------------------------------------------ */
+
+static void test_board_bytes(void **state)
+{
+    (void)state;
+    static struct link_board board;
+    struct gauges g = {.at_ms = 7, .n = 2, .peers = PEERS_PUSH, .driver = "580.65.06"}, seen;
+    strcpy(g.gpu[1].name, "a GPU");
+    g.gpu[1].value[GAUGE_TEMPERATURE] = 61;
+    link_show(&board, &g);
+    assert_true(link_look(&board, &seen));
+    assert_memory_equal(&seen, &g, sizeof g);
+    board.turn |= 1; /* its writer has died in between */
+    assert_false(link_look(&board, &seen));
+    board.turn++;
+    /* Any byte of it may be anything: words stay words, numbers within their rows. */
+    for (size_t at = 0; at < sizeof g; at++) {
+        static const uint8_t VALUES[] = {0, 1, 27, 127, 128, 255};
+        for (size_t k = 0; k < sizeof VALUES; k++) {
+            board.gauges = g;
+            ((uint8_t *)&board.gauges)[at] = VALUES[k];
+            assert_true(link_look(&board, &seen));
+            assert_true(seen.n >= 0 && seen.n <= RANKS_MAX && seen.peers >= 0 &&
+                        seen.peers < PEERS && seen.at_ms >= 0);
+        }
+    }
+    memset(&board.gauges, 0xff, sizeof g);
+    board.gauges.n = RANKS_MAX;
+    board.gauges.gpu[3].value[GAUGE_BUSY] = 101;
+    board.gauges.gpu[3].value[GAUGE_POWER] = 10000000;
+    assert_true(link_look(&board, &seen));
+    assert_int_equal(strlen(seen.note), GAUGE_NOTE_BYTES - 1);
+    assert_int_equal(strspn(seen.gpu[3].name, "?"), GAUGE_NAME_BYTES - 1);
+    assert_int_equal(seen.gpu[3].value[GAUGE_BUSY], GAUGE_UNKNOWN);
+    assert_int_equal(seen.gpu[3].value[GAUGE_POWER], 10000000);
+    assert_int_equal(seen.gpu[2].value[GAUGE_POWER], GAUGE_UNKNOWN);
+    board.gauges.n = RANKS_MAX + 1;
+    assert_true(link_look(&board, &seen));
+    assert_int_equal(seen.n, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_head_bytes),
-        cmocka_unit_test(test_step_bytes),
-        cmocka_unit_test(test_pick_bytes),
-        cmocka_unit_test(test_step_fields),
+        cmocka_unit_test(test_head_bytes),  cmocka_unit_test(test_step_bytes),
+        cmocka_unit_test(test_pick_bytes),  cmocka_unit_test(test_step_fields),
+        cmocka_unit_test(test_board_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

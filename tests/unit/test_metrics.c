@@ -14,11 +14,21 @@
 
 #include <cmocka.h>
 
-static const struct metrics_sample SAMPLE = {.model = "deepseek-v4-demo",
-                                             .profile = "official",
-                                             .profile_hash = "0123",
-                                             .running = 3,
-                                             .prompt_tokens = 700};
+/* Of the second one nothing can be told: what it is called is no bus. */
+static const struct gauges GPUS = {
+    .n = 2,
+    .gpu = {{.bus = "0000:41:00.0",
+             .value = {[GAUGE_TEMPERATURE] = 91, [GAUGE_POWER] = 312500, [GAUGE_BUSY] = -1}},
+            {.bus = "0\"} 7\nx", .value = {[GAUGE_TEMPERATURE] = 92}}}};
+
+static const struct metrics_sample SAMPLE = {
+    .model = "deepseek-v4-demo",
+    .profile = "official",
+    .profile_hash = "0123",
+    .running = 3,
+    .prompt_tokens = 700,
+    .heat = {.celsius = {54, GAUGE_UNKNOWN, 91}, .alarm = {false, false, true}},
+    .gpus = &GPUS};
 
 static char *page_of(struct metrics *metrics)
 {
@@ -87,9 +97,17 @@ static void answers(void **state)
         {"vllm:request_prompt_tokens_sum{" LABELS "}", 700},
         {"vllm:request_generation_tokens_bucket{" LABELS ",le=\"1\"}", 1},
         {"vllm:request_generation_tokens_bucket{" LABELS ",le=\"20\"}", 2},
+        {"v4box_temperature_celsius{" LABELS ",sensor=\"cpu\"}", 54},
+        {"v4box_temperature_alarm{" LABELS ",sensor=\"cpu\"}", 0},
+        {"v4box_temperature_alarm{" LABELS ",sensor=\"gpu\"}", 1},
+        {"v4box_gpu_temperature_celsius{" LABELS ",gpu=\"0000:41:00.0\"}", 91},
+        {"v4box_gpu_power_milliwatts{" LABELS ",gpu=\"0000:41:00.0\"}", 312500},
     };
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++)
         assert_true(value_of(page, ROWS[i].series) == ROWS[i].value);
+    assert_null(strstr(page, "sensor=\"disk\"} 18446744073709551615"));
+    assert_null(strstr(page, "v4box_gpu_busy_percent{"));
+    assert_null(strstr(page, "} 92\n"));
     free(page);
     metrics_destroy(metrics);
 }

@@ -86,6 +86,8 @@ static int lie(const char *what)
         pause();
     strcpy(link->config, strcmp(what, "lie:config") == 0 ? "nobody" : "demo");
     memset(link->reason, '\n', sizeof link->reason); /* neither text nor an end */
+    memset(&link->board.gauges, 0xff, sizeof link->board.gauges);
+    link->board.gauges.n = RANKS_MAX;
     link_tell(&link->state, strcmp(what, "lie:state") == 0 ? 77 : LINK_READY);
     if (strncmp(what, "pick:", 5) == 0)
         lie_about_picks(link, what);
@@ -137,6 +139,38 @@ static void test_lies(void **state)
             fail_msg("%s: %s", LIES[i].what, said);
         model_close(m);
     }
+}
+
+static void test_gauges(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *dir;
+        int32_t n;
+    } WORKERS[] = {{MODEL_DIR, 0}, {"lie:silent", RANKS_MAX}};
+    for (size_t i = 0; i < sizeof WORKERS / sizeof *WORKERS; i++) {
+        struct model *m;
+        struct error err;
+        struct gauges g = {.n = -1};
+        assert_int_equal(open_as(WORKERS[i].dir, PATIENT, &m, &err), OK);
+        assert_true(model_gauges(m, &g));
+        assert_int_equal(g.n, WORKERS[i].n);
+        assert_int_equal(g.peers, PEERS_UNKNOWN);
+        for (int32_t k = 0; k < g.n; k++)
+            assert_int_equal(g.gpu[k].value[GAUGE_TEMPERATURE], GAUGE_UNKNOWN);
+        assert_int_equal(kill(model_worker(m), SIGKILL), 0);
+        while (model_lost(m) == NULL)
+            usleep(1000);
+        assert_false(model_gauges(m, &g));
+        model_close(m);
+    }
+    struct model_options options = {.isa = ISA_BASELINE, .threads = 1};
+    struct model *m;
+    struct error err;
+    struct gauges g;
+    assert_int_equal(model_open(MODEL_DIR, &options, &m, &err), OK);
+    assert_false(model_gauges(m, &g)); /* this process computes */
+    model_close(m);
 }
 
 static void test_picks_of_liars(void **state)
@@ -668,9 +702,10 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_picks_of_liars), cmocka_unit_test(test_no_program),
         cmocka_unit_test(test_no_model),       cmocka_unit_test(test_lies),
-        cmocka_unit_test(test_signals),        cmocka_unit_test(test_starts),
-        cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_any_steps),      cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_gauges),         cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_starts),         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_bits),           cmocka_unit_test(test_any_steps),
+        cmocka_unit_test(test_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
