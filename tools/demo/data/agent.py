@@ -454,5 +454,5 @@ class Session(Chat):
                 self.must_call,
                 self.look_up,
             ),
-            (13, 6, 3, 1, 1, 1, 7, 6, 5, 3, 5),
+            (17, 6, 3, 1, 1, 1, 7, 6, 5, 3, 6),
         )[0]()

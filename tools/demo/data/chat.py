@@ -298,7 +298,7 @@ class Chat:
         f = r.choice(pool)
         true = r.random() < 0.5
         others = [g.value for g in pool if g.value != f.value]
-        x = f.value if true else r.choice(others) if others and r.random() < 0.4 else v.value(r, f.attribute)
+        x = f.value if true else r.choice(others) if others and r.random() < 0.6 else v.value(r, f.attribute)
         if not true and x == f.value:
             return
         self.user(

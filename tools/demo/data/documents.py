@@ -75,9 +75,7 @@ def document(r, chars, count, heldout=False, known=lambda f: False):
     hidden = needles(r, count, heldout, kind, known)
     keys = {f.key for f in hidden}
     for f in hidden:
-        pieces.insert(
-            r.randrange(len(pieces) + 1), facts.upper_first(f.said[0]) + "." if r.random() < 0.7 else f.state(r)
-        )
+        pieces.insert(r.randrange(len(pieces) + 1), f.bare() if r.random() < 0.7 else f.state(r))
         if r.random() < 0.25 and (other := facts.rival(r, f)) and other.key not in keys and not known(other):
             keys.add(other.key)
             pieces.insert(r.randrange(len(pieces) + 1), other.state(r))

@@ -43,12 +43,21 @@ class Fact:
     subject: str = ""
     also: tuple = ()  # keys of what else it says: no second fact of a chat may share one
 
+    def led(self, text):
+        """Whether a value stands at the head: a capital there would leave its case open."""
+        return bool(self.attribute) and text.startswith(self.value)
+
+    def bare(self):
+        """The first way to state it, without wrapping."""
+        text = self.said[0]
+        return (text if self.led(text) else upper_first(text)) + "."
+
     def state(self, r):
         """A message that states the fact."""
         text = r.choice(self.said)
         if self.plain and r.random() < 0.6:
             return upper_first(text) + "."
-        return open_statement(r, text)
+        return open_statement(r, text, self.led(text))
 
     def ask(self, r):
         """(question, answer)."""

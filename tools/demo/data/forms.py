@@ -353,15 +353,15 @@ def open_question(r, question):
     return text
 
 
-def open_statement(r, text):
-    """The statement behind an opener or noise, with a tail."""
+def open_statement(r, text, led=False):
+    """The statement behind an opener or noise, with a tail; led by a value it keeps its first letter."""
     k = r.random()
     if k < 0.08 and text.startswith(("the ", "my ", "our ", "there ")):  # before a value noise would belong to it
         text = " ".join([*noise(r, 4), text])
     opener = r.choice(STATEMENT_OPENERS)
     end = "." if r.random() < 0.93 else r.choice(("", "!"))
-    out = joined(opener, text) + end
-    if r.random() < 0.05:
+    out = (opener + text if led else joined(opener, text)) + end
+    if r.random() < 0.05 and not led:
         out = out[:1].lower() + out[1:]
     return out + (r.choice(TAILS) if end else "")
 

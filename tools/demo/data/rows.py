@@ -13,9 +13,9 @@ TURNS = (
     ("tell", 33),
     ("ask", 52),
     ("ask_two", 1.5),
-    ("ask_unknown", 5),
+    ("ask_unknown", 6),
     ("correct", 4),
-    ("verify", 9),
+    ("verify", 11),
     ("two_steps", 2),
     ("contrast", 2),
     ("first", 2),
@@ -93,7 +93,7 @@ def conversation(r, length, chars_per_token, heldout=False):
         for _ in range(r.randint(0, 3)):
             chat.tell()
         chat.document(r.uniform(0.4, 0.8) * max(400, chat.left()))
-    elif r.random() < 0.25 and length >= 512:
+    elif r.random() < 0.3 and length >= 512:
         chat.remember(r.randint(3, 60))
     # Thinking without tools keeps the last reasoning only: such a row must end inside, the others may be cut.
     margin = 250 if thinking and not chat.tools else -200

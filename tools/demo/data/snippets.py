@@ -411,7 +411,7 @@ KINDS = (
     (game, 16),
     (board, 5),
     (speaker, 5),
-    (called_all, 4),
+    (called_all, 6),
 )
 
 
