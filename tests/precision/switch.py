@@ -2,8 +2,8 @@
 the power goes is what was or what is.
 
 Every answer names the profile it was computed under.  It must be, byte for byte, what a fresh engine says under that
-profile alone to the same prompt: greedy, so that one token of another profile would show.  The console runs on a
-terminal of its own, as on the serial line.  Prints TAP and how long clients were without service."""
+profile alone to the same prompt: greedy and with the log-probability of every token, so that one token of another
+profile shows whatever the model says.  The console runs on a terminal of its own, as on the serial line.  Prints TAP and how long clients were without service."""
 import http.client, json, os, pty, re, select, signal, subprocess, sys, threading, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -53,9 +53,9 @@ class Box:
         return run.stdout
 
     def ask(self, prompt, **more):
-        """@return status, profile of the header, text or error code"""
+        """@return status, profile of the header, text with its log-probabilities or error code"""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
-        body = {"model": "deepseek-v4-demo", "temperature": 0, "max_tokens": TOKENS, "stream": True,
+        body = {"model": "deepseek-v4-demo", "temperature": 0, "max_tokens": TOKENS, "stream": True, "logprobs": True,
                 "messages": [{"role": "user", "content": prompt}], **more}
         connection.request("POST", "/v1/chat/completions", json.dumps(body),
                            {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"})
@@ -67,7 +67,9 @@ class Box:
         events = [line[6:] for line in data.split("\n") if line.startswith("data: ")]
         assert events[-1] == "[DONE]", events[-1]
         choices = [json.loads(event)["choices"] for event in events[:-1]]
-        return 200, profile, "".join(c[0]["delta"].get("content") or "" for c in choices if c)
+        text = "".join(c[0]["delta"].get("content") or "" for c in choices if c)
+        told = [entry["logprob"] for c in choices if c for entry in (c[0].get("logprobs") or {}).get("content") or []]
+        return 200, profile, f"{text} {told}"
 
     def post(self, path, body, key=None):
         """@return status, the profile's header, answer"""
@@ -189,6 +191,17 @@ SURFACES = {"/v1/messages": {"max_tokens": 4, "messages": [{"role": "user", "con
             "/v1/chat/completions": {"max_tokens": 4, "messages": [{"role": "user", "content": PROMPTS[0]}]}}
 
 
+def logged(box, pattern):
+    """Waits for a line of the log, which may come behind its answer.  @return whether it came, the log's end"""
+    end = time.monotonic() + SECONDS
+    while True:
+        with open(os.path.join(box.path, "log")) as file:
+            log = file.read()
+        if (found := re.search(pattern, log)) or time.monotonic() > end:
+            return found, log[-500:]
+        time.sleep(0.1)
+
+
 def test_surfaces(box):
     """The field means the same on every surface, and who computed an answer stands everywhere."""
     other = box.console("keys create other").split()[0]
@@ -200,8 +213,7 @@ def test_surfaces(box):
               status == 200 and name == "fast" and
               (answer["usage"]["v4box"]["profile"], answer["usage"]["v4box"]["profile_hash"]) == (name, hash),
               str((status, header, answer)))
-        log = open(os.path.join(box.path, "log")).read()
-        check(f"{path}: so does the log", re.search(f"answer=4 profile=fast/{hash} ", log), log[-500:])
+        check(f"{path}: so does the log", *logged(box, f"answer=4 profile=fast/{hash} "))
         status, _, answer = box.post(path, {**body, "profile": "nobody"})
         check(f"{path}: an unknown one is refused in the surface's own form, with the field",
               status == 400 and answer["error"]["param"] == "profile" and
