@@ -238,7 +238,7 @@ $(MUSL_PREFIX)/packages: config/packages.txt $(wildcard tools/deps/*.sh) | setup
 	@tools/deps/prefix.sh $(CACHE) $(MUSL_PREFIX)
 
 # ---- the image ----------------------------------------------------------------------------------
-ROOTFS_SRC := $(shell find rootfs -type f) config/modules.list config/packages.txt config/busybox.config \
+ROOTFS_SRC := $(shell find rootfs -type f) config/kernel.txt tools/kernel_config.sh config/modules.list config/packages.txt config/busybox.config \
               config/dropbear.h config/front.cfg config/disk.txt config/update.pub tools/config_fs.py tools/image.sh tools/modules.sh $(wildcard tools/deps/*.sh)
 
 image: build/v4box.img ## assemble kernel, initramfs, bill of materials and the disk

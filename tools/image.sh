@@ -153,6 +153,7 @@ report() {
 }
 
 kernel=$("$ROOT/tools/deps/kernel.sh" "$CACHE")
+"$ROOT/tools/kernel_config.sh" "$kernel/config" >&2 || die "the kernel is not what config/kernel.txt wants"
 /usr/bin/python3 "$ROOT/tools/config_fs.py" "$OUT/config.fs"
 fill_stage
 inspect_stage

@@ -83,6 +83,8 @@ check_uki() {
     tr -d '\0' <"$dir/padded" >"$dir/cmdline"
     grep -qE '^console=tty0 console=ttyS0 .* v4box.storage=disk$' "$dir/cmdline" && ! grep -q '#' "$dir/cmdline"
     result $? "its command line is that of config/cmdline.txt" "$(cat "$dir/cmdline")"
+    grep -qE ' iommu=pt ' "$dir/cmdline" && grep -qF ' pci=disable_acs_redir=pci:0:0 ' "$dir/cmdline"
+    result $? "cards reach each other: no translation, no detour" "$(cat "$dir/cmdline")"
     zstd -dcq build/v4box-base.cpio.zst | cpio -t --quiet >"$dir/names"
     ! grep -q '^models/' "$dir/names" && grep -qx models "$dir/names" && grep -qx bin/engine "$dir/names"
     result $? "its initramfs has no model, but the place for one" "$(cat "$dir/names")"
@@ -137,7 +139,7 @@ check_refused() {
     result $? "refused: an EFI program above 16 MB" "$out"
 }
 
-echo 1..23
+echo 1..24
 check_again
 check_template
 check_uki

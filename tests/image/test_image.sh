@@ -79,6 +79,21 @@ check_modules() {
     done
 }
 
+# Each row alone: what it wants is taken away, or given where it must not be.
+check_kernel_control() {
+    local symbol value reason
+    while read -r symbol value reason; do
+        case $symbol in '' | '#'*) continue ;; esac
+        if [ "$value" = n ]; then
+            { cat "$kernel/config"; echo "CONFIG_$symbol=y"; } >"$dir/config"
+        else
+            grep -v "^CONFIG_$symbol=" "$kernel/config" >"$dir/config"
+        fi
+        tools/kernel_config.sh "$dir/config" >"$dir/said"
+        [ $? -eq 1 ] && grep -q " $symbol is " "$dir/said" || echo "$symbol"
+    done <config/kernel.txt
+}
+
 check_bom() {
     local name
     for name in $(awk '!/^#/ && NF { print $2 }' config/packages.txt) musl libgcc v4box; do
@@ -87,10 +102,13 @@ check_bom() {
     grep -qE ' /models/demo/model-00001-of-00002.safetensors$' build/v4box-bom.txt || echo "the model's files"
 }
 
-echo 1..32
+echo 1..34
 check_programs
 check_archive
 empty "$(check_modules)" "each module is loaded after what it needs"
+kernel=$(tools/deps/kernel.sh "$CACHE")
+empty "$(tools/kernel_config.sh "$kernel/config" 2>&1)" "the kernel's configuration is what config/kernel.txt wants"
+empty "$(check_kernel_control)" "control: a symbol that is lost, or comes, is named"
 empty "$(check_bom)" "the bill of materials names every package and file"
 
 refused "a shell" interpreter "file 0755 /bin/sh build/console"
