@@ -3,7 +3,7 @@
 #
 #   tools/run.sh run   [--dir DIR] [--serial SOCKET] [--bare] [--append WORDS] [--overlay FILE.cpio]
 #                      [--disk FILE] [--secure] [--data FILE] [--more FILE] [--stick FILE]
-#                      [--web COMMAND]
+#                      [--web COMMAND] [--wire SOCKET] [--clock DATE]
 #   tools/run.sh stop  [--dir DIR]
 #   tools/run.sh serve [--dir DIR] [--port PORT]
 #
@@ -14,11 +14,13 @@
 # --disk starts from a copy of build/v4box.img as metal does, by its firmware; --data gives such a disk
 # to a kernel started directly, which is there sooner.  --secure takes the firmware that knows Secure
 # Boot, without keys as long as nobody gave it any.  --more is a second disk, --stick one on USB;
-# --web starts COMMAND, without commas, for each connection of the box to 10.0.2.100:80.
+# --web starts COMMAND, without commas, for each connection of the box to 10.0.2.100:80.  Who has the
+# datagram SOCKET is on the box's network, a frame a datagram, and QEMU at SOCKET.qemu; --clock is what
+# the hardware's clock says at power-on.
 set -eu
 cd "$(dirname "$0")/.."
 
-DIR=build/run SERIAL='' BARE=no APPEND='' OVERLAY='' PORT=8080 DISK='' DATA='' MORE='' STICK='' WEB='' SECURE=no
+DIR=build/run SERIAL='' BARE=no APPEND='' OVERLAY='' PORT=8080 DISK='' DATA='' MORE='' STICK='' WEB='' WIRE='' CLOCK=utc SECURE=no
 KERNEL=build/v4box-vmlinuz INITRD=build/v4box-initramfs.cpio.zst BASE=build/v4box-base.cpio.zst MODEL=rootfs/models/demo
 FIRMWARE=/usr/share/OVMF/OVMF_CODE_4M.fd FIRMWARE_SECURE=/usr/share/OVMF/OVMF_CODE_4M.secboot.fd FIRMWARE_VARIABLES=/usr/share/OVMF/OVMF_VARS_4M.fd
 MEMORY_MIB=1024     # the image unpacked is 60 MiB, the engine less than 200
@@ -37,7 +39,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     --bare) BARE=yes && shift && continue ;;
     --secure) SECURE=yes && shift && continue ;;
-    --dir | --serial | --append | --overlay | --port | --disk | --data | --more | --stick | --web) [ $# -gt 1 ] || die "$1 needs a value" ;;
+    --dir | --serial | --append | --overlay | --port | --disk | --data | --more | --stick | --web | --wire | --clock) [ $# -gt 1 ] || die "$1 needs a value" ;;
     *) die "unknown argument '$1'" ;;
     esac
     case $1 in
@@ -51,6 +53,8 @@ while [ $# -gt 0 ]; do
     --more) MORE=$2 ;;
     --stick) STICK=$2 ;;
     --web) WEB=$2 ;;
+    --wire) WIRE=$2 ;;
+    --clock) CLOCK=$2 ;;
     esac
     shift 2
 done
@@ -210,11 +214,16 @@ run() {
         -device virtio-blk-pci,drive=more)
     [ -z "$STICK" ] || drive+=(-device qemu-xhci -drive "if=none,id=stick,format=raw,readonly=on,file=$STICK"
         -device usb-storage,drive=stick)
+    # Whoever has the socket $WIRE is on the guest's network, too, and speaks in frames.
+    local wire=() nic=net
+    [ -z "$WIRE" ] || nic=nic wire=(-netdev hubport,id=own,hubid=0,netdev=net
+        -netdev "dgram,id=wire,local.type=unix,local.path=$WIRE.qemu,remote.type=unix,remote.path=$WIRE"
+        -netdev hubport,id=other,hubid=0,netdev=wire -netdev hubport,id=nic,hubid=0)
     # restrict=on: the guest reaches nobody; the two forwards listen on loopback only.
     qemu-system-x86_64 "${machine[@]}" "${accel[@]}" -smp 2 -m $MEMORY_MIB -display none -no-reboot \
         -pidfile "$DIR/qemu.pid" "${serial[@]}" "${site[@]}" \
         -netdev "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:$tls-:443,hostfwd=tcp:127.0.0.1:$ssh-:22${WEB:+,guestfwd=tcp:10.0.2.100:80-cmd:$WEB}" \
-        -device virtio-net-pci,netdev=net -device virtio-rng-pci \
+        "${wire[@]}" -device virtio-net-pci,netdev=$nic -device virtio-rng-pci -rtc "base=$CLOCK" \
         "${drive[@]}" "${boot[@]}" <&0 &
     local qemu=$! code=0
     trap 'stop' INT TERM

@@ -7,6 +7,7 @@ What the box says about itself (status --json) is checked against fixtures here;
 could pass by accident is itself checked with a changed fixture.
 """
 
+import calendar
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import sys
 import time
 
 import front
+import wire
 from box import PROMPT, ROOT, Box, equal, require
 from tap import Tap
 
@@ -447,6 +449,7 @@ def claim(box, *words):
 def nobody_is_served(box):
     """Before the claim the API is closed, and the only login is that of a claim, with the code."""
     box.code = claim_code(box)
+    box.serial.command("settings time.server " + wire.ADDRESS)
     box.wait_healthy()
     equal(box.http("/v1/models")[0], 401, "without a key")
     require("nobody's yet" in box.serial.command("status"), "status does not say that it is nobody's")
@@ -489,6 +492,57 @@ def the_code_is_nowhere_else(box):
     require("a claim with a wrong code" in log and "claimed by anna" in log, "the log says %r" % log)
 
 
+# What a time server says to a box whose clock is a year behind; it lies until a test lets it be honest.
+YEAR_S = 365 * 86400
+LIE_S = 10 * YEAR_S
+
+
+class Oracle:
+    def __init__(self):
+        self.honest = False
+
+    def answers(self, question):
+        now, cookie = time.time(), question[40:48]
+
+        def packet(shift, first=0x24, stratum=2, origin=cookie):
+            moment = wire.stamp(now + shift)
+            return bytes([first, stratum]) + bytes(22) + origin + moment + moment
+        foreign = [b"", cookie, packet(LIE_S)[:47], packet(LIE_S, origin=bytes(8)), packet(LIE_S, first=0x23)]
+        return foreign + [packet(0) if self.honest else packet(LIE_S, first=0xE4)]
+
+
+def utc(box):
+    """What the box holds for the time, in seconds since the epoch."""
+    said = re.search(r"^(20\S+)Z", box.serial.command("time"), re.M).group(1)
+    return calendar.timegm(time.strptime(said, "%Y-%m-%dT%H:%M:%S"))
+
+
+def liars_set_no_clock(box):
+    """The hardware's clock was a year behind, and every answer so far was wrong in some way."""
+    wait_said(box, "time", "^trouble: the server does not know the time itself", 120)
+    require(box.server.questions > 0, "nobody was asked")
+    require(abs(utc(box) + YEAR_S - time.time()) < 60, "time says %r" % box.serial.command("time"))
+    require("by the hardware's clock alone" in box.serial.command("time"), "it counts as right")
+
+
+def a_server_sets_the_clock(box):
+    box.oracle.honest = True
+    box.serial.command("settings time.server -")  # so that it asks at once
+    box.serial.command("settings time.server " + wire.ADDRESS)
+    wait_said(box, "time", r"^last answer \d+ s ago: .* stratum 2", 240)
+    wait_said(box, "log 60", r"clock: the clock was 3153\d{4}\.\d+ s wrong by 10\.0\.2\.77, and is set", 240)
+    require(abs(utc(box) - time.time()) < 60, "time says %r" % box.serial.command("time"))
+    require("alone" not in box.serial.command("time"), "it does not count as right")
+    box.serial.command("settings hostname timed")
+    changes = [line.split()[0] for line in box.serial.command("log changes").splitlines() if line.startswith("20")]
+    years = [int(line[:4]) for line in changes]
+    equal((years[0], years[-1]), (time.gmtime(time.time() - YEAR_S).tm_year, time.gmtime().tm_year), "years of changes")
+    equal(sorted(changes), changes, "changes, by their times")
+    dates = re.findall(r"^(?:from|to) (\d{4}-\d\d-\d\d)", box.ssh("tls status")[1], re.M)
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    require(len(dates) == 2 and dates[0] <= today < dates[1], "the certificate holds %r" % (dates,))
+
+
 def reboot_resets(box):
     box.serial.type("reboot\r")
     box.serial.expect("type yes to do it: ")
@@ -498,11 +552,18 @@ def reboot_resets(box):
 
 
 def bare():
-    with Box("bare", "--bare") as box:
+    path = os.path.join(ROOT, "build", "boot", "bare-wire")
+    began = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - YEAR_S))
+    oracle = Oracle()
+    with wire.TimeServer(path, oracle.answers) as server, \
+            Box("bare", "--bare", "--wire", path, "--clock", began) as box:
+        box.server, box.oracle = server, oracle
         if tap.check("bare: nobody is served, and nobody but a claim gets in", nobody_is_served, box):
             tap.check("bare: a wrong code is refused, and so is a wrong key", wrong_claims_are_refused, box)
             tap.check("bare: the code with a key claims the box, once", the_code_claims_once, box)
             tap.check("bare: the code stood on the serial line and nowhere else", the_code_is_nowhere_else, box)
+            tap.check("time: a clock that is a year wrong, and a server that lies", liars_set_no_clock, box)
+            tap.check("time: a server sets it; changes and certificate go by it", a_server_sets_the_clock, box)
             tap.check("bare: reboot resets the machine", reboot_resets, box)
 
 
