@@ -1,8 +1,9 @@
-"""The mean of several trainings that began with the same weights: their state.pt files become one exported model.
+"""The mean of several trainings that began with the same weights becomes one exported model.
 
     python3 tools/demo/mean.py --out DIR RUN_DIR RUN_DIR ...
 
-Owns nothing but the sum. Each RUN_DIR is the --out of a train.py; runs from different beginnings have no mean.
+Owns nothing but the sum. Each RUN_DIR is the --out of a train.py, or an exported model: the beginning of a run has a
+mean with its end. Runs from different beginnings have none.
 """
 import argparse
 import json
@@ -15,18 +16,30 @@ import export
 from model import Model
 
 
+def weights(folder):
+    """(parameters, biases) of a run or of an exported model."""
+    path = os.path.join(folder, "state.pt")
+    if os.path.exists(path):
+        state = torch.load(path, map_location="cpu")
+        return state["params"], state["bias"]
+    model = export.load(folder)
+    return model.params, model.bias
+
+
+@torch.no_grad()
 def mean(folders, out):
-    states = [torch.load(os.path.join(f, "state.pt"), map_location="cpu") for f in folders]
-    with open(os.path.join(folders[0], "model", "config.json")) as f:
+    states = [weights(f) for f in folders]
+    exported = os.path.join(folders[0], "model") if os.path.exists(os.path.join(folders[0], "model")) else folders[0]
+    with open(os.path.join(exported, "config.json")) as f:
         model = Model(json.load(f))
     for name, x in model.params.items():
-        x.copy_(torch.stack([s["params"][name].float() for s in states]).mean(0))
+        x.copy_(torch.stack([params[name].float() for params, _ in states]).mean(0))
     for layer, b in model.bias.items():
-        b.copy_(torch.stack([s["bias"][layer].float() for s in states]).mean(0))
+        b.copy_(torch.stack([bias[layer].float() for _, bias in states]).mean(0))
     size = export.export(model, out)
     for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(os.path.join(folders[0], "model", name), out)
-    print(f"{size} bytes, the mean of {len(states)} runs")
+        shutil.copy(os.path.join(exported, name), out)
+    print(f"{size} bytes, the mean of {len(states)}")
 
 
 def main():
