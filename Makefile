@@ -264,9 +264,10 @@ DRIVER_PINS ?= config/drivers.txt
 WORKER ?= build/worker
 build/driver: FORCE
 	@mkdir -p $(@D); cmp -s $@ - <<<'$(DRIVER) $(WORKER)' || { rm -f build/gpu.img build/gpu.root; echo '$(DRIVER) $(WORKER)' >$@; }
-build/gpu.root: build/driver $(if $(DRIVER),$(DRIVER) $(DRIVER_PINS) $(WORKER) config/payload.txt tools/payload.sh tools/deps/headers.sh)
+build/gpu.root: build/driver build/secure $(if $(DRIVER),$(DRIVER) $(DRIVER_PINS) $(WORKER) config/payload.txt tools/payload.sh tools/deps/headers.sh)
 	@tools/setup.sh config/payload-host-packages.txt
-	@tools/payload.sh $(CACHE) build $(DRIVER) $(DRIVER_PINS) $(WORKER)
+	@$(if $(SECURE),tools/secure.sh $(SECURE))
+	@tools/payload.sh $(CACHE) build $(DRIVER) $(DRIVER_PINS) $(WORKER) $(SECURE)
 
 build/v4box.img: build/v4box.efi build/bundle config/disk.txt tools/disk.sh
 	@tools/disk.sh build $(UPDATE_SECRET)

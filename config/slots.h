@@ -53,7 +53,7 @@
 #define PAYLOAD_BYTES_MAX (UINT64_C(1024) * 1024 * 1024)
 /* For all of it: 16 MB over 64 kbit/s take 34 minutes, 260 MB over 1 Mbit/s as long. */
 #define UPDATE_MS        3600000
-#define UPDATE_ANSWER_MS 120000 /* writing and reading back 16 MB; the firmware's variables */
+#define UPDATE_ANSWER_MS 120000 /* writing and reading back up to 280 MB; the firmware */
 #define UPDATE_BOARD     "v4box-x86_64"
 #define UPDATE_FILE      "v4box.update" /* of a USB stick */
 #define FETCH_STALL_MS   30000          /* a server that says nothing for so long has gone */

@@ -1,14 +1,18 @@
 #!/bin/bash
-# Makes the GPU payload from a driver:  payload.sh CACHE OUT_DIR DRIVER.run PINS WORKER
+# Makes the GPU payload from a driver:  payload.sh CACHE OUT_DIR DRIVER.run PINS WORKER [KEYS]
 #
 #   OUT_DIR/gpu.img    EROFS with the files of config/payload.txt, then the tree of dm-verity over it
 #   OUT_DIR/gpu.root   "ROOT SALT BLOCKS VERSION", a line: goes into the system, and is signed with it
 #
 # The driver is one of PINS (config/drivers.txt) by its hash, before anything of it is started: a .run
 # is a shell script.  WORKER is the program that the engine starts.  Needs no root.
+#
+# KEYS is a folder of tools/secure.sh, whose key signs the modules: under Secure Boot the kernel takes
+# no others, and believes whom the firmware believes.  Such a signature (RSA, PKCS #1 v1.5, no time in
+# it) has no chance of its own: the same driver and key give the same payload.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
-CACHE=$1 OUT=$(realpath "$2") RUN=$(realpath "$3") DRIVERS=$4 WORKER=$5
+CACHE=$1 OUT=$(realpath "$2") RUN=$(realpath "$3") DRIVERS=$4 WORKER=$5 KEYS=${6:-}
 . "$ROOT/tools/deps/lib.sh"
 LIST=$ROOT/config/payload.txt
 FILE_TIME=1767225600 # 2026-01-01, as in the initramfs
@@ -32,8 +36,7 @@ check_driver() {
 
 # Against the headers of the image's own kernel; those for screens are left out.
 build_modules() {
-    local headers release built
-    headers=$("$ROOT/tools/deps/headers.sh" "$CACHE") || exit 1
+    local release built
     release=$(basename "$(echo "$headers"/usr/src/linux-headers-*-amd64)" | sed 's/^linux-headers-//')
     make -C "$dir/run/kernel-open" modules -j"$(nproc)" CC=gcc-12 \
         SYSSRC="$headers/usr/src/linux-headers-${release%-amd64}-common" \
@@ -61,6 +64,14 @@ put_modules() {
     done >"$list"
 }
 
+# A signature covers every byte, so it comes last.
+finish_module() { # FILE
+    chmod u+w "$1"
+    strip --strip-debug "$1"
+    [ -z "$KEYS" ] || "$headers"/usr/lib/linux-kbuild-*/scripts/sign-file sha256 "$KEYS/key.pem" "$KEYS/cert.pem" "$1"
+    chmod u-w "$1"
+}
+
 put_all() {
     local kind path source from
     while read -r kind path source; do
@@ -76,7 +87,7 @@ put_all() {
         [ -f "$from" ] || die "$LIST: $path: no file $source"
         mkdir -p "$stage$(dirname "$path")"
         install -m "$([ "$kind" = worker ] || [[ $path == */ld-linux* ]] && echo 0555 || echo 0444)" "$from" "$stage$path"
-        [ "$kind" != module ] || strip --strip-debug "$stage$path"
+        [ "$kind" != module ] || finish_module "$stage$path"
     done <"$LIST"
 }
 
@@ -99,6 +110,7 @@ check_driver
 rm -rf "$dir"
 mkdir -p "$stage"
 kernel=$("$ROOT/tools/deps/kernel.sh" "$CACHE")
+headers=$("$ROOT/tools/deps/headers.sh" "$CACHE")
 sh "$RUN" --extract-only --target "$dir/run" >"$dir/extract.log" 2>&1 ||
     { tail -n 30 "$dir/extract.log" >&2; die "$(basename "$RUN") does not unpack"; }
 build_modules

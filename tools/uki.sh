@@ -5,7 +5,7 @@
 #
 # from OUT_DIR/v4box-vmlinuz, OUT_DIR/v4box-base.cpio.zst and, of a build with a driver, the line of
 # OUT_DIR/gpu.root: an update is checked by it (init/uki.h).  The same inputs give the same bytes,
-# but for the signature of Secure Boot, which holds the time: KEYS is a folder made by tools/secure.sh.
+# the signature of Secure Boot included: KEYS is a folder made by tools/secure.sh.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
 CACHE=$1 OUT=$2 KEYS=${3:-}
@@ -14,6 +14,8 @@ CACHE=$1 OUT=$2 KEYS=${3:-}
 ALIGN=4096
 # Three must fit into the ESP with room to spare, and an update travels over slow lines.
 SIZE_MAX=16777216
+# What the signature says of its time; firmware does not look at it.
+SIGN_TIME="2026-01-01 00:00:00"
 
 version=$(sed -n 's/^#define V4BOX_VERSION "\(.*\)"/\1/p' "$ROOT/config/version.h")
 stub=$("$ROOT/tools/deps/stub.sh" "$CACHE")/linuxx64.efi.stub
@@ -48,7 +50,7 @@ done
 objcopy --preserve-dates "${arguments[@]}" "$stub" "$dir/v4box.efi"
 if [ -n "$KEYS" ]; then
     # It warns that the sections are not one right behind the other; the firmware does not mind.
-    sbsign --key "$KEYS/key.pem" --cert "$KEYS/cert.pem" --output "$dir/signed.efi" "$dir/v4box.efi" 2>"$dir/log" ||
+    TZ=UTC faketime -f "$SIGN_TIME" sbsign --key "$KEYS/key.pem" --cert "$KEYS/cert.pem" --output "$dir/signed.efi" "$dir/v4box.efi" 2>"$dir/log" ||
         { cat "$dir/log" >&2; die "v4box.efi could not be signed with the keys in $KEYS"; }
     mv "$dir/signed.efi" "$dir/v4box.efi"
 fi

@@ -2,7 +2,7 @@
 starts; a damaged one; and updates that bring another.  What only NVIDIA's own driver could show is not
 shown here.
 
-  payload.py CACHE [PART ...]     start, update; without a name all of them
+  payload.py CACHE [PART ...]     start, update, secure; without a name all of them
 """
 
 import hashlib
@@ -24,8 +24,10 @@ VERSION, LATER = "570.0.1", "570.0.2"
 SOURCES = os.path.join(ROOT, "tests", "boot", "driver")
 FOLDER = os.path.join(ROOT, "build", "boot", "payload-files")
 OUT, OUT_LATER = (os.path.join(FOLDER, "out-" + version) for version in (VERSION, LATER))
+OUT_SIGNED = os.path.join(FOLDER, "out-signed")
 IMAGE, DISK = os.path.join(OUT, "v4box.img"), os.path.join(FOLDER, "disk.img")
 FIRMWARE_BYTES = 300000
+SECURE_S = 900  # the firmware that holds Secure Boot takes minutes to start, emulated on a busy machine
 SECRET = "tests/data/update/development.key"
 # NVIDIA's .run is a shell script of the kind of makeself: it cuts off its head and unpacks the rest.
 HEAD = """#!/bin/sh
@@ -66,15 +68,15 @@ def make_driver(version):
     return run
 
 
-def payload(run, pins, worker="worker", out=OUT):
+def payload(run, pins, worker="worker", out=OUT, keys=()):
     os.makedirs(out, exist_ok=True)
-    return subprocess.run(["tools/payload.sh", CACHE, out, run, pins, os.path.join(FOLDER, worker)],
+    return subprocess.run(["tools/payload.sh", CACHE, out, run, pins, os.path.join(FOLDER, worker), *keys],
                           cwd=ROOT, capture_output=True, text=True, timeout=600)
 
 
-def fresh_disk():
+def fresh_disk(image=IMAGE):
     """A new box: its disk, and firmware that has heard of nothing."""
-    build("cp", "--sparse=always", IMAGE, DISK)
+    build("cp", "--sparse=always", image, DISK)
     variables = os.path.join(ROOT, "build", "boot", "payload", "firmware")
     if os.path.exists(variables):
         os.unlink(variables)
@@ -126,7 +128,7 @@ def serves_by_the_worker(box):
     box.wait_healthy()
     said = log(box)
     for what in ("gpu: driver %s, whole, on vda2" % VERSION, "made-up driver: firmware of %d bytes" % FIRMWARE_BYTES,
-                 "made-up worker: libcuda answers 7, 2 nodes"):
+                 "made-up worker: libcuda answers 7, 2 nodes", "disable ACS redirect"):
         require(what in said, "the log lacks %r: %r" % (what, said[-3000:]))
     require("init: gpu: ok" in said and "init: seal: ok" in said, "a step failed: %r" % said[:3000])
     mounts = {m["path"]: m for m in box.status()["data"]["init"]["mounts"]}
@@ -235,14 +237,14 @@ def refuses_updates(box):
         equal("nothing was written" in out, not written, what + ": nothing was written")
         if written:
             has(box, "slot b: not to be used: ")
-        has(box, "sequence 1, driver %s on vda2, good, runs" % VERSION)
+        has(box, "sequence 1, driver %s on vda3, good, runs" % VERSION)
 
 
 def later_is_confirmed(box):
     wait_confirmed(box, "b")
-    require("gpu: driver %s, whole, on vda3" % LATER in log(box), "the log says %r" % log(box)[:3000])
+    require("gpu: driver %s, whole, on vda2" % LATER in log(box), "the log says %r" % log(box)[:3000])
     require("made-up worker: libcuda answers 7" in log(box), "no worker")
-    has(box, "slot a: 0", "driver %s on vda2" % VERSION, "slot b: later, sequence 3, driver %s on vda3, good" % LATER)
+    has(box, "slot a: 0", "driver %s on vda3" % VERSION, "slot b: later, sequence 3, driver %s on vda2, good" % LATER)
 
 
 def rolls_back(box):
@@ -253,8 +255,8 @@ def rolls_back(box):
 
 def first_is_back(box):
     wait_confirmed(box, "a")
-    require("gpu: driver %s, whole, on vda2" % VERSION in log(box), "the log says %r" % log(box)[:3000])
-    has(box, "driver %s on vda2, good, runs" % VERSION, "slot b: later, sequence 3, driver %s on vda3" % LATER)
+    require("gpu: driver %s, whole, on vda3" % VERSION in log(box), "the log says %r" % log(box)[:3000])
+    has(box, "driver %s on vda3, good, runs" % VERSION, "slot b: later, sequence 3, driver %s on vda2" % LATER)
 
 
 def says_why(box):
@@ -263,7 +265,9 @@ def says_why(box):
 
 
 def updates():
+    """Slot a runs from the other slot's partition, since its own is damaged: that one must stay as it is."""
     fresh_disk()
+    flip("gpu-a", 5)
     if not tap.check("update: another driver's payload is made", makes_later):
         return
     tap.check("update: a system and another's payload are not signed", no_pair_is_made)
@@ -276,14 +280,87 @@ def updates():
     with start() as box:
         tap.check("update: and goes back to both", first_is_back, box)
         tap.check("update: what the box has need not come again", send_good, box, update("lean", 4, brings=False)[0], "b")
-    flip("gpu-b", 5)
+    flip("gpu-a", 5)
     with start() as box:
         tap.check("update: a trial whose payload is damaged falls back", falls_back, box, "lean")
     with start() as box:
         tap.check("update: slot a is back, and says why", says_why, box)
 
 
-PARTS = {"start": starts, "update": updates}
+# ---- Secure Boot: the kernel is locked down, and takes signed modules alone ---------------------
+
+
+def makes_signed(keys):
+    """The box's driver with signed modules, twice the same; and one whose modules nobody signed."""
+    run, pins, hashes = os.path.join(FOLDER, "NVIDIA-Linux-x86_64-%s.run" % VERSION), os.path.join(FOLDER, "pins"), set()
+    build("tools/secure.sh", keys)
+    for _ in range(2):
+        done = payload(run, pins, out=OUT_SIGNED, keys=[keys])
+        require(done.returncode == 0, "payload.sh: %s%s" % (done.stdout, done.stderr))
+        with open(os.path.join(OUT_SIGNED, "gpu.img"), "rb") as f:
+            hashes.add(hashlib.sha256(f.read()).hexdigest())
+    equal(len(hashes), 1, "different signed payloads")
+    build("tools/image.sh", CACHE, OUT_SIGNED)
+    hashes.clear()
+    for _ in range(2):
+        build("tools/uki.sh", CACHE, OUT_SIGNED, keys)
+        with open(os.path.join(OUT_SIGNED, "v4box.efi"), "rb") as f:
+            hashes.add(hashlib.sha256(f.read()).hexdigest())
+    equal(len(hashes), 1, "different signed systems")
+    build("tools/disk.sh", OUT_SIGNED, SECRET)
+    if not os.path.exists(OUT_LATER):
+        makes_later()
+    build("tools/uki.sh", CACHE, OUT_LATER, keys)
+
+
+def enrols(box, keys):
+    box.wait_healthy(SECURE_S)
+    wait_confirmed(box, "a")
+    with open(os.path.join(keys, "enrol"), "rb") as f:
+        code, out, _ = box.ssh("secure-boot enrol", stdin=f.read())
+    require(code == 0 and "has the keys" in out, "enrol: exit %d, %r" % (code, out))
+    box.ssh("reboot")
+    equal(box.wait_end(), 0, "QEMU's exit code")
+
+
+def signed_modules_serve(box):
+    box.wait_healthy(SECURE_S)
+    wait_confirmed(box, "a")
+    equal(box.ssh("secure-boot")[1], "Secure Boot: on\n", "secure-boot")
+    said = log(box)
+    for what in ("gpu: driver %s, whole, on vda2" % VERSION, "made-up worker: libcuda answers 7, 2 nodes"):
+        require(what in said, "the log lacks %r: %r" % (what, said[-3000:]))
+
+
+def unsigned_were_refused(box):
+    box.wait_healthy(SECURE_S)
+    wait_confirmed(box, "a")
+    outcome_is(box, "unsigned fell back: the GPU payload can not be used")
+    said = box.ssh("log stored 2000")[1]
+    for module in ("nvidia", "nvidia-uvm"):
+        line = "/gpu/modules/%s.ko: the kernel refused it: not signed by a key that it trusts" % module
+        require(line in said, "the stored log lacks %r: %r" % (line, said[-3000:]))
+    require("made-up worker: libcuda answers 7, 2 nodes" in log(box), "no worker")
+
+
+def secures():
+    keys = os.path.join(FOLDER, "keys")
+    if not tap.check("secure: signed modules are made, twice the same", makes_signed, keys):
+        return
+    fresh_disk(os.path.join(OUT_SIGNED, "v4box.img"))
+    with start("--secure") as box:
+        if not tap.check("secure: the firmware takes our keys", enrols, box, keys):
+            return
+    with start("--secure") as box:
+        tap.check("secure: modules with our signature are taken by a kernel that is locked down", signed_modules_serve, box)
+        tap.check("secure: an update whose modules nobody signed is taken", send_good, box, update("unsigned", 3)[0], "b")
+    with start("--secure") as box:
+        tap.check("secure: it falls back", falls_back, box, "unsigned", SECURE_S)
+    with start("--secure") as box:
+        tap.check("secure: the kernel has refused its modules, and slot a is back", unsigned_were_refused, box)
+
+
+PARTS = {"start": starts, "update": updates, "secure": secures}
 
 if __name__ == "__main__":
     subprocess.run(["rm", "-rf", FOLDER], check=True)
