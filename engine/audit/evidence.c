@@ -7,6 +7,7 @@
 #include "engine/audit/tests_common.h"
 #include "kernels/check.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,10 +179,12 @@ struct json_object *evidence_rank(const struct rank *rank, const struct profile 
         bool chosen = profile->values[e->row] == e->value;
         json_object_array_add(ranking, entry_json(e, chosen));
         n += chosen && e->ran;
-        if (!chosen || !e->ran || e->kl_mean <= row->budget)
+        /* A leg that few tokens take is not to be lost in the mean of all. */
+        double cost = fmax(e->kl[LEG_PREFILL], e->kl[LEG_DECODE]);
+        if (!chosen || !e->ran || cost <= row->budget)
             continue;
         buf_printf(&why, "%s%s=%s alone costs %.2g of %.2g nats", over++ == 0 ? "" : "; ",
-                   row->name, row->values[e->value].name, e->kl_mean, row->budget);
+                   row->name, row->values[e->value].name, cost, row->budget);
     }
     *verdict = !rank->complete ? VERDICT_UNDECIDED : over > 0 ? VERDICT_FAIL : VERDICT_PASS;
     if (!rank->complete) {

@@ -1,16 +1,16 @@
 """Planted faults: engines with one seeded defect each, and what the audit makes of them.
 
-    planted.py [--json FILE] [--workers N] [--build | --built] [NAME...]
+    planted.py [--json FILE] [--workers N] [--threads N] [--build | --built] [NAME...]
 
 A defect is some replacements in copies of source files (harness.py), or a value of a row.  A defect in a row must
 be convicted by `isolate` with that row and no other, inside the bound of verdicts; of one in carried state
 the legs must be named; one in the prompt must be named there; a harmless change must be acquitted, with its
-figure.  Prints TAP and a confusion table, which FILE gets as JSON.  With --build engines are only built, with --built they are
-there: a machine without a compiler can run them."""
+figure.  Prints TAP as each search ends and a confusion table, which FILE has as JSON so far.  With --build engines are only
+built, with --built they are there: a machine without a compiler can run them, N at a time with N threads each."""
 import argparse, concurrent.futures, json, os, subprocess, sys, tempfile
 from typing import NamedTuple
 import golden, harness
-from harness import Tap, report
+from harness import Tap
 
 ATTENTION, EXPERTS = "kernels/cpu/cpu_attention.c", "kernels/cpu/cpu_experts.c"
 STREAMS, COMPRESSOR = "kernels/cpu/cpu_streams.c", "kernels/cpu/cpu_compressor.c"
@@ -33,9 +33,13 @@ ONE, TWO, PAIR = 12, 20, 26  # verdicts that find one culprit, two, and two that
 
 def engine_of(name, fault):
     """-> the program with this defect; built unless they all are"""
-    if not fault.edits:
+    if not getattr(fault, "edits", None):
         return "build/engine"
     return harness.planted_path(name) if ARGS.built else harness.planted(name, *fault.edits)
+
+
+def report(*args, engine="build/engine"):
+    return harness.report(*args, *(("--threads", str(ARGS.threads)) if ARGS.threads else ()), engine=engine)
 
 
 class Row(NamedTuple):
@@ -47,6 +51,7 @@ class Row(NamedTuple):
     rows: dict = ROWS
     percent: int = 100
     legs: str = None  # that must be named, where the defect lives in one
+    base: str = "reference"  # profile that the rows are changed in
 
 
 class State(NamedTuple):
@@ -61,6 +66,18 @@ class Proven(NamedTuple):
     kind: str
     edits: list
     rows: dict
+
+
+class Ranked(NamedTuple):
+    """A defect that changes no answer, but costs more than the row may: `rank` must name the row."""
+    row: str
+    value: str
+    edits: list
+
+
+class Good(NamedTuple):
+    """No defect: nothing may be found in a profile."""
+    profile: str
 
 
 class Anchored(NamedTuple):
@@ -120,6 +137,7 @@ FAULTS = {
         (EXPERTS, "(float)p->limit,", "(float)(p->scale == MOE_SCALE_KERNEL ? p->limit / 20 : p->limit),")]),
     "no clamp": Row([["moe.clamp"]], [], rows={**ROWS, "moe.clamp": "off"}),
     "mixing matrix the wrong way round": Row([["hc.mix"]], [TURNED]),
+    "mixing matrix the wrong way round, in fast": Row([["hc.mix"]], [TURNED], rows={}, base="fast"),
     "softmax scale in query and logits": Row([["attn.query"]], [
         (ATTENTION, ".scale = p->q_scaled ? 1.0f : (float)SOFTMAX_SCALE", ".scale = (float)SOFTMAX_SCALE")]),
     "queries turned by the other base": Row([["attn.qnorm"]], [
@@ -128,6 +146,9 @@ FAULTS = {
     "four tokens of the window for sampled ones": Row([["attn.decode"]], [
         (ATTENTION, "int64_t at = oldest_of(position);",
          "int64_t at = p->math == ATTN_BF16_SPLIT_K && position > 3 ? position - 3 : oldest_of(position);")]),
+    "half a window for sampled tokens": Ranked("attn.decode", ROWS["attn.decode"], [
+        (ATTENTION, "int64_t at = oldest_of(position);",
+         "int64_t at = p->math == ATTN_BF16_SPLIT_K && position > 63 ? position - 63 : oldest_of(position);")]),
     "scale of the wrong channels in entries": Row([["kv.entry"]], [
         (ATTENTION, "b->v->round(p->round_nope, entry, NOPE, entry));",
          "b->v->round(p->round_nope, entry, NOPE, entry));\n"
@@ -224,14 +245,14 @@ FAULTS = {
 }
 
 
-def profile(rows):
-    return ",".join(["reference", *(f"{row}={value}" for row, value in rows.items())])
+def profile(rows, base="reference"):
+    return ",".join([base, *(f"{row}={value}" for row, value in rows.items())])
 
 
 def row_fault(name, fault):
     engine = engine_of(name, fault)
     _, got = report("isolate", "--test", fault.test, "--percent", str(fault.percent), "--budget", "quick",
-                    "--profile", profile(fault.rows), engine=engine)
+                    "--profile", profile(fault.rows, fault.base), engine=engine)
     found = got["isolation"]
     named, n = sorted(sorted(rows) for rows in found["culprits"]), len(found["tries"])
     alone = max(found["kl_alone"][row] for rows in fault.culprits for row in rows)
@@ -262,6 +283,15 @@ def proof_fault(name, fault):
     return {"harmful": True, "flagged": "prove", "verdict": got["verdict"], "legs": "", "named": [list(s) for s in seen],
             "verdicts": 1, "bound": 1, "kl": None,
             "good": got["verdict"] == "INVALID" and seen == [(fault.row, fault.kind)]}
+
+
+def ranked_fault(name, fault):
+    _, got = report("rank", "--profile", profile({fault.row: fault.value}), engine=engine_of(name, fault))
+    (test,) = got["tests"]
+    (cost,) = [max(r["kl_prefill"], r["kl_decode"]) for r in got["ranking"] if (r["row"], r["value"]) == (fault.row, fault.value)]
+    return {"harmful": True, "flagged": "rank", "verdict": test["verdict"], "legs": "", "named": [[test["why"]]],
+            "verdicts": 1, "bound": 1, "kl": cost,
+            "good": test["verdict"] == "FAIL" and test["why"].startswith(f"{fault.row}={fault.value} alone costs ") and ";" not in test["why"]}
 
 
 def anchored_fault(name, fault):
@@ -312,8 +342,8 @@ def harmless(name, fault):
             "good": got["tests"][1]["verdict"] == "PASS" and abs(share) < fault.most}
 
 
-def control(_name, _fault):
-    _, got = report("isolate", "--test", "logits", "--budget", "quick", "--profile", profile(ROWS))
+def control(_name, fault):
+    _, got = report("isolate", "--test", "logits", "--budget", "quick", "--profile", fault.profile)
     found = got["isolation"]
     return {"harmful": False, "flagged": "logits", "verdict": found["outcome"], "legs": found["legs"],
             "named": found["culprits"], "verdicts": len(found["tries"]), "bound": 1, "kl": None,
@@ -324,12 +354,17 @@ def attempt(name, fault):
     """One line of the table; what cannot be built or run is a line, too."""
     try:
         return RUN[type(fault)](name, fault)
-    except (RuntimeError, subprocess.SubprocessError) as error:
-        return {"harmful": not isinstance(fault, (Harmless, type(None))), "flagged": "", "verdict": "BROKEN", "legs": "",
+    except (RuntimeError, LookupError, ValueError, subprocess.SubprocessError) as error:
+        return {"harmful": not isinstance(fault, (Harmless, Good)), "flagged": "", "verdict": "BROKEN", "legs": "",
                 "named": [[str(error)[-200:]]], "verdicts": 0, "bound": 0, "kl": None, "good": False}
 
 
-RUN = {type(None): control, Row: row_fault, State: state_fault, Anchored: anchored_fault, Soaked: soak_fault, Proven: proof_fault, Prompt: prompt_fault, Harmless: harmless}
+RUN = {Good: control, Row: row_fault, State: state_fault, Ranked: ranked_fault, Anchored: anchored_fault, Soaked: soak_fault, Proven: proof_fault, Prompt: prompt_fault, Harmless: harmless}
+
+
+def cost(fault):
+    """Searches that take long begin first: flaky ones, and those that decide by many steps."""
+    return (100 - getattr(fault, "percent", 100)) + {"replay": 60, "needle": 40}.get(getattr(fault, "test", ""), 0)
 
 
 def show(table):
@@ -346,28 +381,30 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--json")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--build", action="store_true")
     parser.add_argument("--built", action="store_true")
     parser.add_argument("names", nargs="*")
     args = ARGS = parser.parse_args()
-    everything = {"no defect": None, **FAULTS}
+    everything = {"no defect": Good(profile(ROWS)), "no defect in fast": Good("fast"), **FAULTS}
     if unknown := set(args.names) - set(everything):
         sys.exit(f"planted.py: no such faults: {', '.join(sorted(unknown))}")
     names = args.names or list(everything)
     tap, table = Tap(), {}
     if args.build:
         for name in names:
-            tap.check(not getattr(everything[name], "edits", None) or engine_of(name, everything[name]), f"built: {name}")
+            tap.check(engine_of(name, everything[name]), f"built: {name}")
         return tap.end()
     with concurrent.futures.ThreadPoolExecutor(args.workers) as pool:
-        runs = {name: pool.submit(attempt, name, everything[name]) for name in names}
-        for name, run in runs.items():
-            got = table[name] = run.result()
+        runs = {pool.submit(attempt, name, everything[name]): name for name in sorted(names, key=lambda n: -cost(everything[n]))}
+        for run in concurrent.futures.as_completed(runs):
+            name, got = runs[run], run.result()
+            table[name] = got
             tap.check(got["good"], f"{name}: {got['verdict']} {got['named']}, {got['verdicts']} verdicts, KL {got['kl']}")
-    show(table)
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump(table, file, indent=1)
+            if args.json:
+                with open(args.json, "w") as file:
+                    json.dump(table, file, indent=1)
+    show({name: table[name] for name in names})
     return tap.end()
 
 

@@ -172,7 +172,7 @@ static void swallowed(void **state)
     }
 }
 
-/* One value of the profile and one of another, at a cost. */
+/* One value of the profile that costs only decoded tokens something, and one of another. */
 static enum audit_verdict rank_verdict(bool complete, double chosen_kl, double other_kl)
 {
     enum audit_verdict verdict;
@@ -183,10 +183,11 @@ static enum audit_verdict rank_verdict(bool complete, double chosen_kl, double o
     assert_true(profile_set(&profile, ROW_HC_MIX, 1));
     rank->complete = complete;
     rank->n = 2;
-    rank->entries[0] = (struct rank_entry){
-        .row = ROW_HC_MIX, .value = 1, .ran = true, .kl_mean = chosen_kl, .kl = {0, 1, 0, 2}};
-    rank->entries[1] =
-        (struct rank_entry){.row = ROW_HEAD_LOGITS, .value = 1, .ran = true, .kl_mean = other_kl};
+    rank->entries[0] =
+        (struct rank_entry){.row = ROW_HC_MIX, .value = 1, .ran = true, .kl_mean = chosen_kl / 10};
+    rank->entries[0].kl[LEG_DECODE] = chosen_kl;
+    rank->entries[1] = (struct rank_entry){.row = ROW_HEAD_LOGITS, .value = 1, .ran = true};
+    rank->entries[1].kl_mean = rank->entries[1].kl[LEG_PREFILL] = other_kl;
     struct json_object *test = evidence_rank(rank, &profile, report, &verdict);
     assert_int_equal(report_number(test, "n"), 1);
     assert_int_equal(report_count(report_member(report, "ranking")), 2);
