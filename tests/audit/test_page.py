@@ -3,7 +3,7 @@ debugging pipe: no error, no load but the page itself, cells of the heat maps wi
 screenshot that is not blank."""
 import base64, json, os, shutil, subprocess, sys, tempfile, zlib
 
-from harness import DEMO, ROOT, Tap, audit
+from harness import DEMO, ROOT, Tap, audit, planted
 
 BROWSER = shutil.which("chromium-headless-shell")
 PICTURE = os.path.join(ROOT, "build/audit/report.png")
@@ -12,7 +12,8 @@ SECONDS = 120  # of one answer of the browser
 COUNTS = """(() => {
     const cells = [...document.querySelectorAll("td.heat")];
     return {
-        title: document.querySelector("h1").innerText, sections: document.querySelectorAll("section").length,
+        title: document.querySelector("h1").innerText, text: document.querySelector("pre").innerText,
+        verdict: getComputedStyle(document.querySelector("h1 span")).backgroundColor, sections: document.querySelectorAll("section").length,
         scripts: document.scripts.length, curves: document.querySelectorAll("svg path").length,
         spans: [...document.querySelectorAll("h3 span")].map(span => getComputedStyle(span).backgroundColor),
         cells: cells.map(cell => ({text: cell.innerText, colour: getComputedStyle(cell).backgroundColor,
@@ -128,6 +129,15 @@ def main():
         picture = browser.picture()
         open(PICTURE, "wb").write(picture)
         tap.check(colours(picture) > 100, f"the picture has {colours(picture)} different lines: {PICTURE}")
+        # A row that does nothing: whatever its tests say, the page says that nothing rests on it.
+        lost = planted("clamp never reached, shown", ("kernels/cpu/cpu_experts.c", "(float)p->limit,", "1e30f,"))
+        unproven = os.path.join(folder, "unproven.html")
+        audit("floor", "--model", DEMO, "--budget", "quick", "--profile", "official", "--context", "1024", "--html", unproven,
+              engine=lost)
+        passed, shown = shown, browser.open(unproven)[0]
+        tap.check(shown["title"] == "v4box audit: INVALID" and "rows that no verdict may rest on" in shown["text"] and
+                  "moe.clamp = on" in shown["text"] and shown["verdict"] not in shown["spans"][1:] + [passed["verdict"]],
+                  f"an unproven row makes the page {shown['title']!r}, in {shown['verdict']}")
         # Controls: a lost answer has another colour, and what loads or throws is seen.
         other = os.path.join(folder, "other.html")
         text = open(page).read()
