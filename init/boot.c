@@ -4,6 +4,7 @@
 #include "config/box.h"
 #include "init/confine.h"
 #include "init/files.h"
+#include "init/loading.h"
 #include "init/network.h"
 #include "init/panic.h"
 #include "init/site.h"
@@ -101,27 +102,10 @@ static bool step_options(struct box *box)
     return n > 0;
 }
 
-enum load_result { LOADED, LOAD_NO_DEVICE, LOAD_NO_FILE, LOAD_UNSIGNED, LOAD_REFUSED };
-
-static enum load_result load_module(const char *path)
+/* The kernel's errno, 0: it has taken it. */
+static int load_module(int fd)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return LOAD_NO_FILE;
-    int code = syscall(SYS_finit_module, fd, "", 0) == 0 ? 0 : errno;
-    close(fd);
-    switch (code) {
-    case 0:
-    case EEXIST:
-        return LOADED;
-    case ENODEV:
-        return LOAD_NO_DEVICE;
-    case EPERM: /* of a kernel that is locked down, as under Secure Boot */
-    case EKEYREJECTED:
-        return LOAD_UNSIGNED;
-    default:
-        return LOAD_REFUSED;
-    }
+    return syscall(SYS_finit_module, fd, "", 0) == 0 ? 0 : errno;
 }
 
 /* Each line is something that people must know. */
@@ -131,29 +115,23 @@ static void note_lines(struct box *box, char *lines)
         storage_note(&box->storage, &box->journal, "%s", line);
 }
 
-/* Loads the modules of a list, a path a line; how many the kernel did not take, -1: no list. */
+/* Loads the modules of a list, a path a line; how many faults there were, -1: no list. */
 static int load_list(struct box *box, const char *path_of_list)
 {
-    static const char *const COMPLAINTS[] = {
-        [LOAD_NO_FILE] = "cannot open it",
-        [LOAD_UNSIGNED] = "the kernel refused it: not signed by a key that it trusts",
-        [LOAD_REFUSED] = "the kernel refused it; the list may have it before what it needs",
-    };
     static char list[BOOT_MODULES_MAX * 128];
     size_t n = read_small(path_of_list, list, sizeof list - 1);
+    struct loading loading = {.wanted = 0};
     list[n] = '\0';
-    int loaded = 0, wanted = 0, refused = 0;
     for (char *path = strtok(list, "\n"); path != NULL; path = strtok(NULL, "\n")) {
-        enum load_result result = load_module(path);
-        wanted++;
-        loaded += result == LOADED;
-        if (result == LOADED || result == LOAD_NO_DEVICE) /* which is no fault of a driver */
-            continue;
-        refused++;
-        journal_printf(&box->journal, "init", "%s: %s", path, COMPLAINTS[result]);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        const char *said = loading_count(&loading, fd >= 0, fd < 0 ? 0 : load_module(fd));
+        if (fd >= 0)
+            close(fd);
+        if (said != NULL)
+            journal_printf(&box->journal, "init", "%s: %s", path, said);
     }
-    journal_printf(&box->journal, "init", "modules: %d of %d", loaded, wanted);
-    return n > 0 ? refused : -1;
+    journal_printf(&box->journal, "init", "modules: %d of %d", loading.loaded, loading.wanted);
+    return n > 0 ? loading.faults : -1;
 }
 
 static bool step_modules(struct box *box)

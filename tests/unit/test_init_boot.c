@@ -1,5 +1,6 @@
 /* What init reads from outside: kernel command line, DHCP events, site data, /proc. */
 #include "config/box.h"
+#include "init/loading.h"
 #include "init/network.h"
 #include "init/options.h"
 #include "init/site.h"
@@ -16,6 +17,7 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -170,6 +172,34 @@ static void mounts_as_json(void **state)
                                "{\"path\":\"\",\"type\":\"\",\"options\":\"\"}]");
 }
 
+/* A driver without its card, and what needs that driver, are no faults; everything else is. */
+static void faults_of_modules(void **state)
+{
+    (void)state;
+    static const struct {
+        bool opened;
+        int code;
+        bool said, fault;
+    } CASES[] = {
+        {true, 0, false, false},      {true, EEXIST, false, false},
+        {true, ENOENT, true, true}, /* nothing is absent yet */
+        {true, ENODEV, false, false}, {true, ENOENT, true, false},
+        {true, EPERM, true, true},    {true, EKEYREJECTED, true, true},
+        {true, ENOEXEC, true, true},  {false, 0, true, true},
+    };
+    struct loading l = {.wanted = 0};
+    int faults = 0;
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        faults += CASES[i].fault;
+        assert_int_equal(loading_count(&l, CASES[i].opened, CASES[i].code) != NULL, CASES[i].said);
+        assert_int_equal(l.faults, faults);
+    }
+    assert_int_equal(l.wanted, 9);
+    assert_int_equal(l.loaded, 2);
+    assert_int_equal(l.absent, 1);
+    assert_non_null(strstr(loading_count(&l, true, EPERM), "not signed"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +208,7 @@ int main(void)
         cmocka_unit_test(site_data_is_copied_or_refused),
         cmocka_unit_test(fields_of_proc),
         cmocka_unit_test(mounts_as_json),
+        cmocka_unit_test(faults_of_modules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
