@@ -42,7 +42,7 @@ build_modules() {
         SYSSRC="$headers/usr/src/linux-headers-${release%-amd64}-common" \
         SYSOUT="$headers/usr/src/linux-headers-$release" \
         NV_EXCLUDE_KERNEL_MODULES="nvidia-drm nvidia-modeset nvidia-peermem" \
-        KBUILD_BUILD_TIMESTAMP="@$FILE_TIME" >"$dir/modules.log" 2>&1 ||
+        KCFLAGS="-ffile-prefix-map=$dir/run=." KBUILD_BUILD_TIMESTAMP="@$FILE_TIME" >"$dir/modules.log" 2>&1 ||
         { tail -n 30 "$dir/modules.log" >&2; die "the modules could not be built"; }
     for built in $(awk '$1 == "module" { print $3 }' "$LIST"); do
         built=$(find "$dir/run/kernel-open" -name "$built.ko") && [ -f "$built" ] ||

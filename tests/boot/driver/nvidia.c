@@ -39,4 +39,5 @@ static void __exit stop(void)
 module_init(start);
 module_exit(stop);
 MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Made up in " __FILE__); /* where it is built must not show */
 MODULE_FIRMWARE(FIRMWARE);
