@@ -401,7 +401,7 @@ static void wanted_run(struct model *m, const struct output *out, const struct w
 /* What a step's operations follow from, but for what step_begin brings to device memory.  No
  * padding: keys are compared as bytes. */
 struct step_key {
-    uint64_t numerics, n, n_spans;
+    uint64_t numerics, draft, n, n_spans;
     uint8_t values[(PRECISION_ROWS + 7) / 8 * 8];
     struct {
         uint64_t state, tokens_max, entry, key; /* of the sequence: where it lies, and how */
@@ -413,13 +413,14 @@ struct step_key {
 
 /* @return bytes of the key; 0: a step that is not worth recording */
 static size_t step_key_fill(const struct model *m, const struct profile *profile,
-                            const struct step *step, const struct segment *segments,
+                            const struct step *step, const struct segment *segments, bool draft,
                             struct step_key *key)
 {
-    if (step->n > RECORDED_TOKENS_MAX || m->trace != NULL)
+    if (m->backend->ops->replay == NULL || step->n > RECORDED_TOKENS_MAX || m->trace != NULL)
         return 0;
     memset(key, 0, sizeof *key);
     key->numerics = numerics_hash(profile, &m->perturbation);
+    key->draft = draft;
     key->n = (uint64_t)step->n, key->n_spans = (uint64_t)step->n_spans;
     memcpy(key->values, profile->values, sizeof profile->values);
     for (int32_t i = 0; i < step->n_spans; i++) {
@@ -468,13 +469,47 @@ static void layers_run(struct model *m, const struct step *step)
     }
 }
 
+/* Rows of a step, from its ids to what is wanted of them. */
+struct run {
+    void (*rows)(struct model *m, const struct step *step); /* to the last streams */
+    /* copies that no recording has, as their places change */
+    void (*keep)(struct model *m, const struct step *step);
+    struct output out;
+    struct wanted wanted[2 * STEP_TOKENS_MAX];
+    int32_t n; /* wanted */
+};
+
+/* bytes: of the key; 0: the step is not recorded */
+static void step_run(struct model *m, const struct step *step, const struct run *run,
+                     const struct step_key *key, size_t bytes)
+{
+    const struct backend_ops *ops = m->backend->ops;
+    if (bytes == 0) {
+        run->rows(m, step);
+        run->keep(m, step);
+        wanted_run(m, &run->out, run->wanted, run->n);
+        return;
+    }
+    if (!ops->replay(m->backend, key, bytes)) {
+        run->rows(m, step);
+        if (run->n > 0)
+            logits_of(m, &run->out, run->wanted, run->n);
+        ops->replay_end(m->backend);
+    }
+    run->keep(m, step);
+    logits_take(m, run->wanted, run->n);
+}
+
 void local_step(struct model *m, const struct profile *profile, const struct segment *segments,
                 int n_segments)
 {
     const struct model_config *c = m->config;
+    const struct model_weights *w = m->weights;
     struct step step = {0};
+    struct run run = {.rows = layers_run,
+                      .keep = streams_keep,
+                      .out = {&w->hc_head_fn, &w->hc_head_base, &w->hc_head_scale, &w->norm}};
     int32_t ids[STEP_TOKENS_MAX] = {0};
-    struct wanted wanted[2 * STEP_TOKENS_MAX];
     for (int i = 0; i < n_segments; i++) {
         const struct segment *g = &segments[i];
         span_add(&step, g->sequence, g->sequence->length, g->n, g->leg);
@@ -482,28 +517,11 @@ void local_step(struct model *m, const struct profile *profile, const struct seg
             ids[step.spans[i].row + j] = g->ids[j];
     }
     step_begin(m, profile, &step, ids);
-    int32_t n = 0;
     for (int i = 0; i < n_segments; i++)
-        n = wanted_add(wanted, n, &step.spans[i], &segments[i], c->vocab_size);
-    const struct model_weights *w = m->weights;
-    struct output out = {&w->hc_head_fn, &w->hc_head_base, &w->hc_head_scale, &w->norm};
+        run.n = wanted_add(run.wanted, run.n, &step.spans[i], &segments[i], c->vocab_size);
     struct step_key key;
-    const struct backend_ops *ops = m->backend->ops;
-    size_t bytes = ops->replay == NULL ? 0 : step_key_fill(m, profile, &step, segments, &key);
-    if (bytes == 0) {
-        layers_run(m, &step);
-        streams_keep(m, &step);
-        wanted_run(m, &out, wanted, n);
-        return;
-    }
-    if (!ops->replay(m->backend, &key, bytes)) {
-        layers_run(m, &step);
-        if (n > 0)
-            logits_of(m, &out, wanted, n);
-        ops->replay_end(m->backend);
-    }
-    streams_keep(m, &step);
-    logits_take(m, wanted, n);
+    size_t bytes = step_key_fill(m, profile, &step, segments, false, &key);
+    step_run(m, &step, &run, &key, bytes);
 }
 
 void local_rows(struct model *m, const struct profile *profile, const struct layer_rows *rows)
@@ -528,21 +546,28 @@ void local_rows(struct model *m, const struct profile *profile, const struct lay
     }
 }
 
+/* The streams of the step's positions, which draft_join takes. */
+static void draft_streams_take(struct model *m, const struct step *step)
+{
+    size_t width = (size_t)HC_MULT * (size_t)m->config->hidden_size;
+    for (int32_t i = 0; i < step->n_spans; i++) {
+        const struct span *span = &step->spans[i];
+        for (int32_t j = 0; j < span->n; j++) {
+            size_t slot = (size_t)(span->position + j) % STREAM_SLOTS;
+            m->backend->ops->copy(m->backend,
+                                  m->step.streams_next + (size_t)(span->row + j) * width,
+                                  span->sequence->streams + slot * width, width * sizeof(float));
+        }
+    }
+}
+
 /* (2.8): streams of position i and the token at i + 1 into new streams. */
 static void draft_join(struct model *m, const struct step *step, const struct mtp_weights *w)
 {
     const struct model_config *c = m->config;
     const struct backend_ops *ops = m->backend->ops;
     struct step_memory *s = &m->step;
-    size_t hidden = (size_t)c->hidden_size, width = HC_MULT * hidden;
-    for (int32_t i = 0; i < step->n_spans; i++) {
-        const struct span *span = &step->spans[i];
-        for (int32_t j = 0; j < span->n; j++) {
-            size_t slot = (size_t)(span->position + j) % STREAM_SLOTS;
-            ops->copy(m->backend, s->streams_next + (size_t)(span->row + j) * width,
-                      span->sequence->streams + slot * width, width * sizeof(float));
-        }
-    }
+    size_t hidden = (size_t)c->hidden_size;
     ops->embed(m->backend, &(struct embed_params){m->weights->embed, s->ids, step->n, 1, s->u});
     struct place place = step_place(step, KIND_DRAFT);
     norm_run(m, &w->enorm, s->u, step->n, c->hidden_size, place);
@@ -579,31 +604,40 @@ static void draft_streams_keep(struct model *m, const struct step *step)
     }
 }
 
+/* Everything between the taken streams and the draft block's own. */
+static void draft_run(struct model *m, const struct step *step)
+{
+    step_ropes(m, step);
+    draft_join(m, step, &m->weights->mtp[0]);
+    block_run(m, step, m->config->num_hidden_layers);
+}
+
 void local_draft(struct model *m, const struct profile *profile,
                  const struct draft_segment *segments, int n_segments)
 {
     const struct model_config *c = m->config;
     const struct mtp_weights *w = &m->weights->mtp[0];
     struct step step = {0};
-    int32_t ids[STEP_TOKENS_MAX], n = 0;
-    struct wanted wanted[2 * STEP_TOKENS_MAX];
+    struct run run = {.rows = draft_run,
+                      .keep = draft_streams_keep,
+                      .out = {&w->hc_head_fn, &w->hc_head_base, &w->hc_head_scale, &w->norm}};
+    struct segment wants[STEP_TOKENS_MAX];
+    int32_t ids[STEP_TOKENS_MAX];
     for (int i = 0; i < n_segments; i++) {
         const struct draft_segment *g = &segments[i];
         struct sequence *q = g->sequence;
         span_add(&step, q, q->draft_length + (g->beyond > 0 ? g->beyond - 1 : 0), g->n, LEG_DECODE);
         for (int32_t j = 0; j < g->n; j++)
             ids[step.spans[i].row + j] = g->next_ids[j];
-        const struct segment wants = {.logits_last = g->logits_last,
-                                      .logits_all = g->logits_all,
-                                      .picks = g->pick,
-                                      .n_picks = g->pick != NULL};
-        n = wanted_add(wanted, n, &step.spans[i], &wants, c->vocab_size);
+        wants[i] = (struct segment){.logits_last = g->logits_last,
+                                    .logits_all = g->logits_all,
+                                    .picks = g->pick,
+                                    .n_picks = g->pick != NULL};
+        run.n = wanted_add(run.wanted, run.n, &step.spans[i], &wants[i], c->vocab_size);
     }
     step_begin(m, profile, &step, ids);
-    step_ropes(m, &step);
-    draft_join(m, &step, w);
-    block_run(m, &step, c->num_hidden_layers);
-    draft_streams_keep(m, &step);
-    struct output out = {&w->hc_head_fn, &w->hc_head_base, &w->hc_head_scale, &w->norm};
-    wanted_run(m, &out, wanted, n);
+    draft_streams_take(m, &step);
+    struct step_key key;
+    size_t bytes = step_key_fill(m, profile, &step, wants, true, &key);
+    step_run(m, &step, &run, &key, bytes);
 }

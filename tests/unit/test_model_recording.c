@@ -1,6 +1,6 @@
 /*
- * Which steps a backend may run again as it recorded them: the keys that local_step asks with, over
- * the embedded model.  That a replay gives the same bits is a matter of tests/gpu.
+ * Which steps a backend may run again as it recorded them: the keys that local_step and local_draft
+ * ask with, over the embedded model.  That a replay gives the same bits is a matter of tests/gpu.
  */
 #include "engine/model/network.h"
 #include "kernels/check.h"
@@ -173,8 +173,44 @@ static void test_replay(void **state)
     model_close(model);
 }
 
+/* Drafts have keys of their own, and copy streams beside the recording. */
+static void test_draft(void **state)
+{
+    (void)state;
+    struct backend_ops ops;
+    struct model *model = open_spied(&ops);
+    struct sequence *s = NULL;
+    struct error err;
+    static struct kept step, draft;
+    static float logits[4096];
+    if (sequence_create(model, 4096, &s, &err) != OK)
+        fail_msg("%s", err.text);
+    const struct ask a = {PROFILE_OFFICIAL, s, 0, 1, LEG_DECODE, false};
+    const int32_t next = 5;
+    const struct draft_segment segment = {
+        .sequence = s, .next_ids = &next, .n = 1, .logits_last = logits};
+    for (int i = 0; i < 3; i++) {
+        struct ask at = a;
+        at.position = i;
+        ask(model, &at, &step);
+        int embeds = spy.embeds;
+        spy.answer = i == 2;
+        model_draft(model, profile_builtin_at(a.profile), &segment, 1);
+        assert_true(spy.asked == 2 * i + 2 && spy.embeds == embeds + (i < 2));
+        assert_true(i == 0 || (spy.bytes == draft.bytes &&
+                               memcmp(spy.key, draft.key, spy.bytes) == 0)); /* at any place */
+        draft.bytes = spy.bytes;
+        memcpy(draft.key, spy.key, spy.bytes);
+        assert_false(same(&step, &draft));
+    }
+    assert_int_equal(spy.ended, 5);
+    sequence_destroy(s);
+    model_close(model);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys), cmocka_unit_test(test_replay)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys), cmocka_unit_test(test_replay),
+                                       cmocka_unit_test(test_draft)};
     return cmocka_run_group_tests_name("recorded steps", tests, NULL, NULL);
 }
