@@ -499,7 +499,7 @@ static void experts(struct bench *s, int32_t layer)
 
 static void whole(struct bench *s, int32_t layer)
 {
-    static stage *const STAGES[] = {hc_pre,  norm,        down,      q_norm,    up,      compress,
+    static stage *const STAGES[] = {hc_pre,  norm,        down,      compress,  q_norm,  up,
                                     rows,    compressors, selection, attention, wo_a,    wo_b,
                                     hc_post, hc_pre,      norm,      route,     experts, hc_post};
     for (size_t i = 0; i < sizeof STAGES / sizeof *STAGES; i++) {

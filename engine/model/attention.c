@@ -23,6 +23,21 @@ static void project(struct model *m, const struct step *step, const struct layer
                  {w->wkv, s->kv, r->activation, r->precise_entries, LINEAR_ENTRY}},
     };
     ops->linear(m->backend, &down);
+    struct linear_params compress = {
+        .x = s->u,
+        .n = step->n,
+        .cols = c->hidden_size,
+        .place = place,
+        .round_in = ROUND_NONE,
+        .n_outs = ratio == RATIO_CSA ? 5 : 2,
+        .outs = {{w->comp_wkv, s->kappa, r->project, r->precise, LINEAR_COMPRESSOR},
+                 {w->comp_wgate, s->gamma, r->project, r->precise, LINEAR_COMPRESSOR},
+                 {w->index_wkv, s->index_kappa, r->project, r->precise, LINEAR_COMPRESSOR},
+                 {w->index_wgate, s->index_gamma, r->project, r->precise, LINEAR_COMPRESSOR},
+                 {w->index_weights, s->index_weights, r->activation, r->precise, LINEAR_PLAIN}},
+    };
+    if (ratio != 0) /* right behind the others of the same rows: a backend may do both at once */
+        ops->linear(m->backend, &compress);
     norm_run(m, &w->q_norm, s->q_lora, step->n, c->q_lora_rank, place);
     struct linear_params up = {
         .x = s->q_lora,
@@ -43,22 +58,6 @@ static void project(struct model *m, const struct step *step, const struct layer
                                                   .place = place,
                                                   .norm = r->query_norm,
                                                   .store = r->query});
-    if (ratio == 0)
-        return;
-    struct linear_params compress = {
-        .x = s->u,
-        .n = step->n,
-        .cols = c->hidden_size,
-        .place = place,
-        .round_in = ROUND_NONE,
-        .n_outs = ratio == RATIO_CSA ? 5 : 2,
-        .outs = {{w->comp_wkv, s->kappa, r->project, r->precise, LINEAR_COMPRESSOR},
-                 {w->comp_wgate, s->gamma, r->project, r->precise, LINEAR_COMPRESSOR},
-                 {w->index_wkv, s->index_kappa, r->project, r->precise, LINEAR_COMPRESSOR},
-                 {w->index_wgate, s->index_gamma, r->project, r->precise, LINEAR_COMPRESSOR},
-                 {w->index_weights, s->index_weights, r->activation, r->precise, LINEAR_PLAIN}},
-    };
-    ops->linear(m->backend, &compress);
     if (ratio == RATIO_CSA)
         ops->index_query(m->backend, &(struct index_query_params){.q = s->index_q,
                                                                   .rope = rope,

@@ -533,9 +533,9 @@ void cuda_attention(struct backend *base, const struct attention_params *p)
     for (a.token = 0; a.token < p->n; a.token += held) {
         unsigned n = (unsigned)(p->n - a.token < held ? p->n - a.token : held);
         dim3 grid((unsigned)ceil_div(p->heads, kind.heads), n, (unsigned)a.parts);
-        launch(b->stream, "attend", kind.attend, grid, (unsigned)kind.threads, kind.shared, a);
-        launch(b->stream, "join_parts", kind.join, dim3((unsigned)p->heads, n), HEAD_CHUNKS * WARP,
-               0, weight_floats(b, &p->sink), a);
+        launch(b, "attend", kind.attend, grid, (unsigned)kind.threads, kind.shared, a);
+        launch(b, "join_parts", kind.join, dim3((unsigned)p->heads, n), HEAD_CHUNKS * WARP, 0,
+               weight_floats(b, &p->sink), a);
         a.say.n = a.say.place.n_decode = 0; /* one call of the operation */
     }
 }

@@ -21,13 +21,13 @@ static __global__ void rope_rows(struct rope_table_params p)
 
 void cuda_rope_table(struct backend *base, const struct rope_table_params *p)
 {
-    launch(cuda_of(base)->stream, "rope_rows", rope_rows, (unsigned)p->n, ROPE_HEAD_DIM / 2, 0, *p);
+    launch(cuda_of(base), "rope_rows", rope_rows, (unsigned)p->n, ROPE_HEAD_DIM / 2, 0, *p);
 }
 
 static __device__ inline void load_head(const float *from, float x[HEAD_CHUNKS][4])
 {
     for (int c = 0; c < HEAD_CHUNKS; c++)
-        load4(from + c * CHUNK + lane_id() * 4, x[c]);
+        load4_fresh(from + c * CHUNK + lane_id() * 4, x[c]);
 }
 
 static __device__ inline void store_head(float *to, const float x[HEAD_CHUNKS][4])
@@ -82,12 +82,14 @@ static __device__ enum precision_ATTN_QUERY scale_head(float x[HEAD_CHUNKS][4])
 }
 
 /* One warp a head of a token. */
-static __global__ void query_heads(struct query_params p, struct testimony say)
+static __global__ void query_heads(struct query_params p, struct testimony say, bool beside)
 {
-    grid_begin();
+    grid_begin(beside);
     int64_t unit = (int64_t)blockIdx.x * (blockDim.x / WARP) + warp_id();
-    if (unit >= (int64_t)p.n * p.heads)
+    if (unit >= (int64_t)p.n * p.heads) {
+        grid_end(beside);
         return;
+    }
     float x[HEAD_CHUNKS][4];
     load_head(p.q + unit * HEAD_DIM, x);
     enum round round = p.store == ATTN_QUERY_FP32 ? ROUND_NONE : ROUND_BF16;
@@ -101,19 +103,23 @@ static __global__ void query_heads(struct query_params p, struct testimony say)
     testify(say, first_thread(), ROW_ATTN_QNORM, norm);
     testify(say, first_thread(), ROW_ATTN_QUERY, stored);
     store_head(p.q + unit * HEAD_DIM, x);
+    grid_end(beside);
 }
 
 void cuda_query(struct backend *base, const struct query_params *p)
 {
     unsigned blocks = (unsigned)ceil_div((int64_t)p->n * p->heads, 4);
-    launch(cuda_of(base)->stream, "query_heads", query_heads, blocks, 4 * WARP, 0, *p,
-           testimony_of(cuda_of(base), &p->place, p->n));
+    struct footprint f = {};
+    f.reads[0] = f.writes[0] = {p->q, sizeof(float) * (size_t)p->n * (size_t)p->heads * HEAD_DIM};
+    launch_beside(cuda_of(base), f, "query_heads", query_heads, blocks, 4 * WARP, 0, *p,
+                  testimony_of(cuda_of(base), &p->place, p->n));
 }
 
 /* One warp a token. */
-static __global__ void kv_tokens(const void *weight, struct kv_store_params p, struct testimony say)
+static __global__ void kv_tokens(const void *weight, struct kv_store_params p, struct testimony say,
+                                 bool beside)
 {
-    grid_begin();
+    grid_begin(beside);
     int64_t t = blockIdx.x, slot = (*p.at + t) % p.ring_slots;
     float x[HEAD_CHUNKS][4];
     load_head(p.kv + t * HEAD_DIM, x);
@@ -121,12 +127,16 @@ static __global__ void kv_tokens(const void *weight, struct kv_store_params p, s
     warp_rotate(x[HEAD_CHUNKS - 1], p.rope + t * ROPE_ROW, p.round, false);
     testify_entry(say, first_thread(), all, warp_round_nope<HEAD_CHUNKS>(p.round_nope, x));
     store_head(p.ring + slot * HEAD_DIM, x);
+    grid_end(beside);
 }
 
 void cuda_kv_store(struct backend *base, const struct kv_store_params *p)
 {
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->ring_slots >= SLIDING_WINDOW - 1 + p->n); /* nothing a query of this step needs */
-    launch(b->stream, "kv_tokens", kv_tokens, (unsigned)p->n, WARP, 0,
-           weight_get(b, &p->weight).data, *p, testimony_of(b, &p->place, p->n));
+    struct footprint f = {};
+    f.reads[0] = {p->kv, sizeof(float) * (size_t)p->n * HEAD_DIM};
+    f.writes[0] = {p->ring, sizeof(float) * (size_t)p->ring_slots * HEAD_DIM};
+    launch_beside(b, f, "kv_tokens", kv_tokens, (unsigned)p->n, WARP, 0,
+                  weight_get(b, &p->weight).data, *p, testimony_of(b, &p->place, p->n));
 }

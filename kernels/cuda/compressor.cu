@@ -2,16 +2,17 @@
 #include "kernels/cuda/rows.cuh"
 
 /* grid: tokens */
-static __global__ void store_tokens(const float *ape, struct compressor_store_params p)
+static __global__ void store_tokens(const float *ape, struct compressor_store_params p, bool beside)
 {
-    grid_begin();
+    grid_begin(beside);
     int64_t t = blockIdx.x, position = *p.at + t;
     int64_t slot = position % p.ring_slots * p.width;
     ape += position % p.ratio * p.width;
     for (int32_t c = (int32_t)threadIdx.x; c < p.width; c += (int32_t)blockDim.x) {
-        p.kappa_ring[slot + c] = p.kappa[t * p.width + c];
-        p.gamma_ring[slot + c] = p.gamma[t * p.width + c] + ape[c];
+        p.kappa_ring[slot + c] = __ldcg(p.kappa + t * p.width + c);
+        p.gamma_ring[slot + c] = __ldcg(p.gamma + t * p.width + c) + ape[c];
     }
+    grid_end(beside);
 }
 
 void cuda_compressor_store(struct backend *base, const struct compressor_store_params *p)
@@ -19,8 +20,12 @@ void cuda_compressor_store(struct backend *base, const struct compressor_store_p
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->ape.store == STORE_F32 && p->ape.rows == p->ratio && p->ape.cols == p->width);
     ASSERT(p->ring_slots >= p->n); /* tokens are stored side by side */
-    launch(b->stream, "store_tokens", store_tokens, (unsigned)p->n, 256, 0,
-           weight_floats(b, &p->ape), *p);
+    size_t rows = sizeof(float) * (size_t)p->n * (size_t)p->width;
+    size_t ring = sizeof(float) * (size_t)p->ring_slots * (size_t)p->width;
+    struct footprint f = {{{p->kappa, rows}, {p->gamma, rows}},
+                          {{p->kappa_ring, ring}, {p->gamma_ring, ring}}};
+    launch_beside(b, f, "store_tokens", store_tokens, (unsigned)p->n, 256, 0,
+                  weight_floats(b, &p->ape), *p);
 }
 
 /* Of the rows that a block pools: its own and, when blocks overlap, the first halves of the block
@@ -114,33 +119,39 @@ void cuda_compressor_pool(struct backend *base, const struct compressor_pool_par
     struct testimony say = testimony_of(b, &p->place, p->n);
     const void *weight = weight_get(b, &p->weight).data;
     if (p->dim == HEAD_DIM)
-        launch(b->stream, "pool_blocks", pool_blocks<HEAD_DIM / CHUNK>, (unsigned)p->n, HEAD_DIM, 0,
-               weight, *p, say);
-    else
-        launch(b->stream, "pool_blocks", pool_blocks<1>, (unsigned)p->n, INDEX_HEAD_DIM, 0, weight,
+        launch(b, "pool_blocks", pool_blocks<HEAD_DIM / CHUNK>, (unsigned)p->n, HEAD_DIM, 0, weight,
                *p, say);
+    else
+        launch(b, "pool_blocks", pool_blocks<1>, (unsigned)p->n, INDEX_HEAD_DIM, 0, weight, *p,
+               say);
 }
 
 /* One warp a head of a token. */
-static __global__ void index_queries(struct index_query_params p, struct testimony say)
+static __global__ void index_queries(struct index_query_params p, struct testimony say, bool beside)
 {
-    grid_begin();
+    grid_begin(beside);
     int64_t unit = (int64_t)blockIdx.x * (blockDim.x / WARP) + warp_id();
-    if (unit >= (int64_t)p.n * p.heads)
+    if (unit >= (int64_t)p.n * p.heads) {
+        grid_end(beside);
         return;
+    }
     float x[4], *q = p.q + unit * INDEX_HEAD_DIM + lane_id() * 4;
-    load4(q, x);
+    load4_fresh(q, x);
     warp_rotate(x, p.rope + unit / p.heads * ROPE_ROW, p.round, false);
     warp_rotate_key(p.rotate, p.round, x, say);
     testify_key(say, first_thread(), p.round, warp_round(p.round_rotated, x));
     store4(q, x);
+    grid_end(beside);
 }
 
 void cuda_index_query(struct backend *base, const struct index_query_params *p)
 {
     struct cuda_backend *b = cuda_of(base);
     static_assert(INDEX_HEAD_DIM == CHUNK, "a warp holds an index head");
-    launch(b->stream, "index_queries", index_queries,
-           (unsigned)ceil_div((int64_t)p->n * p->heads, 4), 4 * WARP, 0, *p,
-           testimony_of(b, &p->place, p->n));
+    struct footprint f = {};
+    f.reads[0] =
+        f.writes[0] = {p->q, sizeof(float) * (size_t)p->n * (size_t)p->heads * INDEX_HEAD_DIM};
+    launch_beside(b, f, "index_queries", index_queries,
+                  (unsigned)ceil_div((int64_t)p->n * p->heads, 4), 4 * WARP, 0, *p,
+                  testimony_of(b, &p->place, p->n));
 }

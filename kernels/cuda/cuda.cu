@@ -22,7 +22,7 @@ static void *reserve(struct backend *base, size_t bytes)
         (void)cudaGetLastError(); /* a refusal is an answer, not a failure */
         return NULL;
     }
-    CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, cuda_of(base)->stream));
+    CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, stream_of(cuda_of(base))));
     return memory;
 }
 
@@ -35,19 +35,19 @@ static void release(struct backend *base, void *memory, size_t bytes)
 
 static void clear(struct backend *base, void *memory, size_t bytes)
 {
-    CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, cuda_of(base)->stream));
+    CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, stream_of(cuda_of(base))));
 }
 
 static void upload(struct backend *base, void *device, const void *host, size_t bytes)
 {
     /* From pageable memory: the call returns when the bytes are on their way. */
-    cudaStream_t stream = cuda_of(base)->stream;
+    cudaStream_t stream = stream_of(cuda_of(base));
     CUDA_CHECK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream));
 }
 
 static void download(struct backend *base, void *host, const void *device, size_t bytes)
 {
-    cudaStream_t stream = cuda_of(base)->stream;
+    cudaStream_t stream = stream_of(cuda_of(base));
     CUDA_CHECK(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream));
     CUDA_CHECK(cudaStreamSynchronize(stream));
     peers_check(cuda_of(base)->peers);
@@ -55,7 +55,7 @@ static void download(struct backend *base, void *host, const void *device, size_
 
 static void copy(struct backend *base, void *device_to, const void *device_from, size_t bytes)
 {
-    cudaStream_t stream = cuda_of(base)->stream;
+    cudaStream_t stream = stream_of(cuda_of(base));
     CUDA_CHECK(cudaMemcpyAsync(device_to, device_from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
@@ -66,9 +66,10 @@ static void destroy(struct backend *base)
     if (base == NULL)
         return;
     struct cuda_backend *b = cuda_of(base);
-    CUDA_CHECK(cudaStreamSynchronize(b->stream));
+    CUDA_CHECK(cudaStreamSynchronize(stream_of(b)));
     peers_destroy(b->peers);
     recordings_destroy(b->recordings);
+    products_destroy(b->held);
     weight_map_destroy(b->weights);
     CUDA_CHECK(cudaFree(b->scratch));
     CUDA_CHECK(cudaStreamDestroy(b->stream));
@@ -166,6 +167,8 @@ static size_t scratch_carve(struct cuda_backend *b, char *base)
         memcpy(PIECES[i].member, &at, sizeof at);
         used += ((size_t)PIECES[i].bytes + 255) / 256 * 256;
     }
+    b->half.bytes = (size_t)((char *)b->bfloat.part[0] - (char *)b->half.part[0]);
+    b->bfloat.bytes = (size_t)((char *)b->witness - (char *)b->bfloat.part[0]);
     return used;
 }
 
@@ -216,13 +219,14 @@ struct backend *backend_cuda_create(int device, const struct backend_limits *lim
     CUDA_CHECK(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
     b->weights = weight_map_create();
     b->recordings = recordings_create();
+    b->held = products_create();
     return &b->base;
 }
 
 /* ---- times ---------------------------------------------------------------------------------- */
 
 struct cuda_timer {
-    cudaStream_t stream; /* borrows */
+    struct cuda_backend *b; /* borrows */
     cudaEvent_t begin, end;
 };
 
@@ -230,7 +234,7 @@ struct cuda_timer *cuda_timer_create(struct backend *b)
 {
     struct cuda_timer *timer = (struct cuda_timer *)calloc(1, sizeof *timer);
     ASSERT(timer != NULL);
-    timer->stream = cuda_of(b)->stream;
+    timer->b = cuda_of(b);
     CUDA_CHECK(cudaEventCreate(&timer->begin));
     CUDA_CHECK(cudaEventCreate(&timer->end));
     return timer;
@@ -248,15 +252,15 @@ void cuda_timer_run(struct cuda_timer *timer, void (*work)(void *user), void *us
 {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
-    CUDA_CHECK(cudaStreamSynchronize(timer->stream));
-    CUDA_CHECK(cudaStreamBeginCapture(timer->stream, cudaStreamCaptureModeThreadLocal));
+    CUDA_CHECK(cudaStreamSynchronize(stream_of(timer->b)));
+    CUDA_CHECK(cudaStreamBeginCapture(stream_of(timer->b), cudaStreamCaptureModeThreadLocal));
     work(user);
-    CUDA_CHECK(cudaStreamEndCapture(timer->stream, &graph));
+    CUDA_CHECK(cudaStreamEndCapture(stream_of(timer->b), &graph));
     CUDA_CHECK(cudaGraphInstantiate(&exec, graph, 0));
     for (int i = -warm; i < times; i++) {
-        CUDA_CHECK(cudaEventRecord(timer->begin, timer->stream));
-        CUDA_CHECK(cudaGraphLaunch(exec, timer->stream));
-        CUDA_CHECK(cudaEventRecord(timer->end, timer->stream));
+        CUDA_CHECK(cudaEventRecord(timer->begin, stream_of(timer->b)));
+        CUDA_CHECK(cudaGraphLaunch(exec, stream_of(timer->b)));
+        CUDA_CHECK(cudaEventRecord(timer->end, stream_of(timer->b)));
         CUDA_CHECK(cudaEventSynchronize(timer->end));
         if (i >= 0)
             CUDA_CHECK(cudaEventElapsedTime(&out[i], timer->begin, timer->end));

@@ -21,8 +21,8 @@ void cuda_embed(struct backend *base, const struct embed_params *p)
 {
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->table.store == STORE_BF16);
-    launch(b->stream, "embed_tokens", embed_tokens, (unsigned)p->n, 256, 0,
-           weight_get(b, &p->table), p->ids, p->copies, p->out);
+    launch(b, "embed_tokens", embed_tokens, (unsigned)p->n, 256, 0, weight_get(b, &p->table),
+           p->ids, p->copies, p->out);
 }
 
 /* ---- norm ----------------------------------------------------------------------------------- */
@@ -90,7 +90,7 @@ void cuda_rms_norm(struct backend *base, const struct rms_norm_params *p)
 {
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->weight.store == STORE_BF16 && p->weight.rows == p->width && p->width % CHUNK == 0);
-    launch(b->stream, "norm_rows", norm_rows, (unsigned)p->n, NORM_THREADS, 0, p->x,
+    launch(b, "norm_rows", norm_rows, (unsigned)p->n, NORM_THREADS, 0, p->x,
            weight_get(b, &p->weight).data, p->width, p->round, p->out,
            testimony_of(b, &p->place, p->n));
 }

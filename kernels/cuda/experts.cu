@@ -52,9 +52,9 @@ static __device__ void sort_ascending(int32_t *list, int32_t n)
 /* One block a token: scores by all, the choice by its first warp. */
 static __global__ void __launch_bounds__(ROUTE_THREADS)
     route_tokens(const float *router, int32_t experts, const float *bias, const int64_t *tid2eid,
-                 struct route_params p, struct testimony say)
+                 struct route_params p, struct testimony say, bool beside)
 {
-    grid_begin();
+    grid_begin(beside);
     __shared__ double score[EXPERTS_MAX], key[EXPERTS_MAX];
     __shared__ int32_t chosen[TOP_EXPERTS_MAX];
     int64_t t = blockIdx.x;
@@ -71,9 +71,9 @@ static __global__ void __launch_bounds__(ROUTE_THREADS)
     else if (lane_id() < p.top)
         chosen[lane_id()] = (int32_t)tid2eid[(int64_t)p.ids[t] * p.top + lane_id()];
     __syncwarp();
-    if (lane_id() != 0)
-        return;
-    sort_ascending(chosen, p.top);
+    if (lane_id() == 0)
+        sort_ascending(chosen, p.top);
+    __syncwarp();
     double sum = 0, scaling = 1;
     for (int32_t i = 0; i < p.top; i++)
         sum += score[chosen[i]];
@@ -81,10 +81,11 @@ static __global__ void __launch_bounds__(ROUTE_THREADS)
         scaling = p.scaling;
         testify(say, first_thread(), ROW_MOE_SCALE, MOE_SCALE_GATE, scaling);
     }
-    for (int32_t i = 0; i < p.top; i++) {
+    for (int32_t i = lane_id(); i < p.top; i += WARP) {
         p.experts[t * p.top + i] = chosen[i];
         p.weights[t * p.top + i] = (float)(score[chosen[i]] / sum * scaling);
     }
+    grid_end(beside);
 }
 
 void cuda_route(struct backend *base, const struct route_params *p)
@@ -102,8 +103,12 @@ void cuda_route(struct backend *base, const struct route_params *p)
     products_run(b, &products);
     const float *bias = p->bias.data == NULL ? NULL : weight_floats(b, &p->bias);
     const int64_t *table = (const int64_t *)weight_get(b, &p->tid2eid).data;
-    launch(b->stream, "route_tokens", route_tokens, (unsigned)p->n, ROUTE_THREADS, 0, b->router,
-           p->gate.rows, bias, table, *p, products.say);
+    size_t choices = (size_t)p->n * (size_t)p->top;
+    struct footprint f = {
+        {{b->router, sizeof(float) * (size_t)p->n * (size_t)p->gate.rows}},
+        {{p->experts, choices * sizeof(int32_t)}, {p->weights, choices * sizeof(float)}}};
+    launch_beside(b, f, "route_tokens", route_tokens, (unsigned)p->n, ROUTE_THREADS, 0, b->router,
+                  p->gate.rows, bias, table, *p, products.say);
 }
 
 /* ---- sorting entries ------------------------------------------------------------------------ */
@@ -197,7 +202,7 @@ static void sort_run(struct cuda_backend *b, const struct experts_params *p, int
     sort.per_item = per_item;
     sort.entry_token = b->entry_token, sort.entry_of = b->entry_of, sort.n_items = b->n_items;
     sort.entry_weight = b->entry_weight, sort.items = b->items;
-    launch(b->stream, "sort_entries", sort_entries, 1, SORT_THREADS, 0, sort);
+    launch(b, "sort_entries", sort_entries, 1, SORT_THREADS, 0, sort);
 }
 
 /* ---- the layer ------------------------------------------------------------------------------ */
@@ -212,12 +217,19 @@ static __global__ void sum_tokens(const float *down, const int32_t *entry_of,
     int64_t t = blockIdx.y;
     int32_t at = (int32_t)blockIdx.x * CHUNK + lane_id() * 4, width = p.top + p.n_shared;
     T sum[4] = {};
-    float v[4];
-    for (int32_t i = 0; i < width; i++) {
-        int64_t entry = entry_of == NULL ? i : entry_of[t * width + i];
-        load4(down + entry * p.hidden + at, v);
+    float rows[TOP_EXPERTS_MAX + 1][4], v[4]; /* all on their way together */
+#pragma unroll
+    for (int32_t i = 0; i < TOP_EXPERTS_MAX + 1; i++) {
+        int64_t entry = entry_of == NULL || i >= width ? i : entry_of[t * width + i];
+        if (i < width)
+            load4(down + entry * p.hidden + at, rows[i]);
+    }
+#pragma unroll
+    for (int32_t i = 0; i < TOP_EXPERTS_MAX + 1; i++) {
+        if (i >= width)
+            break;
         for (int k = 0; k < 4; k++)
-            sum[k] += v[k];
+            sum[k] += rows[i][k];
         if (p.scale == MOE_SCALE_KERNEL && i == p.top - 1) {
             float scaling = (float)p.scaling;
             for (int k = 0; k < 4; k++) /* the sum is stored in float32 in between */
@@ -300,11 +312,9 @@ static void second_products(struct cuda_backend *b, const struct experts_params 
     dim3 grid((unsigned)(p->hidden / CHUNK), (unsigned)p->n);
     const int32_t *entry_of = l->one ? NULL : b->entry_of;
     if (p->precise)
-        launch(b->stream, "sum_tokens", sum_tokens<double>, grid, WARP, 0, b->down, entry_of, *p,
-               l->say);
+        launch(b, "sum_tokens", sum_tokens<double>, grid, WARP, 0, b->down, entry_of, *p, l->say);
     else
-        launch(b->stream, "sum_tokens", sum_tokens<float>, grid, WARP, 0, b->down, entry_of, *p,
-               l->say);
+        launch(b, "sum_tokens", sum_tokens<float>, grid, WARP, 0, b->down, entry_of, *p, l->say);
 }
 
 void cuda_experts(struct backend *base, const struct experts_params *p)

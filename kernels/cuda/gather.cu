@@ -137,7 +137,7 @@ static void push_run(struct cuda_backend *b, const struct gather_params *p, int6
     int64_t blocks = (most + GATHER_SHARE - 1) / GATHER_SHARE;
     blocks = blocks < 1 ? 1 : blocks > GATHER_BLOCKS_MAX ? GATHER_BLOCKS_MAX : blocks;
     meeting_wait(peers->meeting, p->rank);
-    launch(b->stream, "push_and_take", push_and_take, (unsigned)blocks, GATHER_THREADS, 0, k);
+    launch(b, "push_and_take", push_and_take, (unsigned)blocks, GATHER_THREADS, 0, k);
 }
 
 /* One rank's columns of a piece into the memory of another. */
@@ -150,7 +150,7 @@ static void piece_copy(struct cuda_backend *b, const struct gather_params *p,
     float *at = piece->whole[to] + piece->at[p->rank];
     if (peers->devices[to] == peers->devices[p->rank]) {
         CUDA_CHECK(cudaMemcpy2DAsync(at, width, piece->part, cols, cols, (size_t)piece->n,
-                                     cudaMemcpyDeviceToDevice, b->stream));
+                                     cudaMemcpyDeviceToDevice, stream_of(b)));
         return;
     }
     cudaMemcpy3DPeerParms copy = {};
@@ -159,25 +159,25 @@ static void piece_copy(struct cuda_backend *b, const struct gather_params *p,
     copy.srcPtr = make_cudaPitchedPtr((void *)piece->part, cols, cols, (size_t)piece->n);
     copy.dstPtr = make_cudaPitchedPtr(at, width, width, (size_t)piece->n);
     copy.extent = make_cudaExtent(cols, (size_t)piece->n, 1);
-    CUDA_CHECK(cudaMemcpy3DPeerAsync(&copy, b->stream));
+    CUDA_CHECK(cudaMemcpy3DPeerAsync(&copy, stream_of(b)));
 }
 
 static void copies_run(struct cuda_backend *b, const struct gather_params *p)
 {
     struct peers *peers = b->peers;
-    CUDA_CHECK(cudaEventRecord(peers->ready, b->stream));
+    CUDA_CHECK(cudaEventRecord(peers->ready, stream_of(b)));
     meeting_wait(peers->meeting, p->rank);
     for (int32_t r = 0; r < p->ranks; r++) {
-        CUDA_CHECK(cudaStreamWaitEvent(b->stream, peers->all[r]->ready, 0));
+        CUDA_CHECK(cudaStreamWaitEvent(stream_of(b), peers->all[r]->ready, 0));
         for (int32_t i = 0; i < p->n_pieces; i++) {
             if (p->pieces[i].cols[p->rank] > 0)
                 piece_copy(b, p, &p->pieces[i], r);
         }
     }
-    CUDA_CHECK(cudaEventRecord(peers->given, b->stream));
+    CUDA_CHECK(cudaEventRecord(peers->given, stream_of(b)));
     meeting_wait(peers->meeting, p->rank);
     for (int32_t r = 0; r < p->ranks; r++)
-        CUDA_CHECK(cudaStreamWaitEvent(b->stream, peers->all[r]->given, 0));
+        CUDA_CHECK(cudaStreamWaitEvent(stream_of(b), peers->all[r]->given, 0));
 }
 
 void cuda_gather(struct backend *base, const struct gather_params *p)

@@ -23,8 +23,8 @@ static __global__ void read_all(const uint4 *memory, int64_t n, uint32_t *never)
 void backend_cuda_read(struct backend *base, const void *device, size_t bytes)
 {
     struct cuda_backend *b = cuda_of(base);
-    read_all<<<132 * 16, 512, 0, b->stream>>>((const uint4 *)device, (int64_t)(bytes / 16),
-                                              (uint32_t *)b->n_items);
+    read_all<<<132 * 16, 512, 0, stream_of(b)>>>((const uint4 *)device, (int64_t)(bytes / 16),
+                                                 (uint32_t *)b->n_items);
     launched("read_all");
 }
 
@@ -57,7 +57,7 @@ double backend_cuda_multiply(struct backend *base, int rounds)
 {
     struct cuda_backend *b = cuda_of(base);
     const int blocks = 132 * 2;
-    multiply_all<<<blocks, MULTIPLY_WARPS * WARP, 0, b->stream>>>(rounds, b->gate);
+    multiply_all<<<blocks, MULTIPLY_WARPS * WARP, 0, stream_of(b)>>>(rounds, b->gate);
     launched("multiply_all");
     return 2.0 * TILE_ROWS * TILE_COLS * 16 * MULTIPLY_TILES * MULTIPLY_WARPS * blocks * rounds;
 }

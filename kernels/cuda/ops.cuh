@@ -43,6 +43,7 @@ struct operand {
     uint16_t *part[OPERAND_PARTS]; /* [rows, cols] float16, or bfloat16 */
     float *scale;                  /* [rows, cols / CHUNK] of float16; NULL: bfloat16 */
     uint8_t *n_parts;              /* [rows] */
+    size_t bytes;                  /* of all of it, which lies in a row */
 };
 
 struct weight_map; /* host address -> device copy */
@@ -57,10 +58,30 @@ struct testimony {
 /* A row of the precision table, or nothing to say. */
 #define SAY_NOTHING (-1)
 
+/* Activations that a kernel reads and writes.  What only kernels without a footprint write, or
+ * copies, need not be named; nor weights, nor evidence, which is added up atomically. */
+struct memory {
+    const void *at;
+    size_t bytes;
+};
+#define READS_MAX  3
+#define WRITES_MAX 8
+struct footprint {
+    struct memory reads[READS_MAX], writes[WRITES_MAX];
+};
+/* Kernels that may run side by side. */
+#define OPEN_MAX 6
+
+struct product_launch;
+
 struct cuda_backend {
     struct backend base; /* first */
     struct backend_limits limits;
-    cudaStream_t stream;
+    cudaStream_t stream;             /* everybody else's is stream_of */
+    struct product_launch *held;     /* owns; products that wait for others of the same row */
+    bool holds;                      /* any */
+    struct footprint open[OPEN_MAX]; /* of the last kernels: those that may run */
+    int n_open;                      /* 0: one without a footprint may run */
     char variant[64];
     struct weight_map *weights;    /* owns */
     struct peers *peers;           /* owns; NULL: this is no rank of several */
@@ -121,12 +142,23 @@ static inline void launched(const char *kernel)
     cuda_check(cudaPeekAtLastError(), kernel, "launch", 0);
 }
 
+/* Enqueues the products that are held back, if any (products.cu). */
+void products_release(struct cuda_backend *b);
+
+/* The stream, with everything on it that was asked for before. */
+static inline cudaStream_t stream_of(struct cuda_backend *b)
+{
+    if (b->holds)
+        products_release(b);
+    return b->stream;
+}
+
 /* Starts a kernel whose blocks may come onto the multiprocessors while the one before still runs:
  * each of them waits in grid_begin for its results.  Every kernel that is launched here must, also
  * where it has nothing to do, as the one behind it waits for it alone. */
 template <typename... P, typename... A>
-static inline void launch(cudaStream_t stream, const char *name, void (*kernel)(P...), dim3 grid,
-                          dim3 threads, size_t shared, const A &...args)
+static inline void launch_early(cudaStream_t stream, const char *name, void (*kernel)(P...),
+                                dim3 grid, dim3 threads, size_t shared, const A &...args)
 {
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -135,12 +167,76 @@ static inline void launch(cudaStream_t stream, const char *name, void (*kernel)(
     cuda_check(cudaLaunchKernelEx(&config, kernel, P(args)...), name, "launch", 0);
 }
 
+template <typename... P, typename... A>
+static inline void launch(struct cuda_backend *b, const char *name, void (*kernel)(P...), dim3 grid,
+                          dim3 threads, size_t shared, const A &...args)
+{
+    cudaStream_t stream = stream_of(b);
+    b->n_open = 0;
+    launch_early(stream, name, kernel, grid, threads, shared, args...);
+}
+
+/* Whether kernels of both footprints may run at once. */
+static inline bool apart(const struct memory *a, int n_a, const struct memory *b, int n_b)
+{
+    for (int i = 0; i < n_a * n_b; i++) {
+        const struct memory &x = a[i / n_b], &y = b[i % n_b];
+        if ((uintptr_t)x.at < (uintptr_t)y.at + y.bytes &&
+            (uintptr_t)y.at < (uintptr_t)x.at + x.bytes)
+            return false;
+    }
+    return true;
+}
+
+/* Whether no kernel that may run when the next one begins writes this memory, or reads it if the
+ * next one writes it. */
+static inline bool settled(const struct cuda_backend *b, const struct memory *m, int n, bool writes)
+{
+    bool all = b->n_open > 0;
+    for (int i = 0; i < b->n_open; i++)
+        all = all && apart(m, n, b->open[i].writes, WRITES_MAX) &&
+              (!writes || apart(m, n, b->open[i].reads, READS_MAX));
+    return all;
+}
+
+/* The same for a kernel with a footprint, whose last parameter says whether it needs nothing of
+ * those that may still run: then it waits for them at its end. */
+template <typename... P, typename... A>
+static inline void launch_beside(struct cuda_backend *b, const struct footprint &f,
+                                 const char *name, void (*kernel)(P...), dim3 grid, dim3 threads,
+                                 size_t shared, const A &...args)
+{
+    cudaStream_t stream = stream_of(b);
+    bool beside = b->n_open < OPEN_MAX && settled(b, f.reads, READS_MAX, false) &&
+                  settled(b, f.writes, WRITES_MAX, true);
+    b->n_open = beside ? b->n_open : 0;
+    b->open[b->n_open++] = f;
+    launch_early(stream, name, kernel, grid, threads, shared, args..., beside);
+}
+
 /* From here on everything that earlier kernels wrote is there, and the blocks of the next kernel
  * may come.  Not before: blocks of several kernels that all wait are in each other's way. */
 static __device__ inline void grid_begin(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
+}
+
+/* Of a kernel that may run beside those before it: grid_begin, or nothing to wait for. */
+static __device__ inline void grid_begin(bool beside)
+{
+    if (beside)
+        asm volatile("griddepcontrol.launch_dependents;");
+    else
+        grid_begin();
+}
+
+/* Its end, in a thread of each block at least: who waits for this kernel waits for those before it
+ * too. */
+static __device__ inline void grid_end(bool beside)
+{
+    if (beside)
+        asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
 /* ---- weights (weights.cu) ------------------------------------------------------------------- */
@@ -181,6 +277,8 @@ struct products {
     struct testimony say;
 };
 void products_run(struct cuda_backend *b, const struct products *p);
+struct product_launch *products_create(void);
+void products_destroy(struct product_launch *held);
 /* The same over the experts' items: w1 and w3 into gate and up, or w2 into down. */
 struct expert_products {
     const struct expert_weights *experts; /* device */

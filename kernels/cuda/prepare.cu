@@ -24,11 +24,11 @@ static __device__ inline float swiglu_precise(float gate, float up, double limit
 /* x of one chunk in front of the rounding that counts. */
 static __device__ inline void raw_chunk(const prepare &p, int64_t row, int32_t column, float x[4])
 {
-    load4(p.x + row % p.x_rows * p.cols + column, x);
+    load4_fresh(p.x + row % p.x_rows * p.cols + column, x);
     if (p.up == NULL)
         return;
-    float up[4], weight = row < p.other ? p.weight[row] : 1.0f, limit = (float)p.limit;
-    load4(p.up + row * p.cols + column, up);
+    float up[4], weight = row < p.other ? __ldcg(p.weight + row) : 1.0f, limit = (float)p.limit;
+    load4_fresh(p.up + row * p.cols + column, up);
     for (int i = 0; i < 4; i++)
         x[i] = p.precise ? swiglu_precise(x[i], up[i], limit, weight)
                          : swiglu(x[i], up[i], limit, weight);
@@ -62,12 +62,12 @@ static __device__ float row_scale(const prepare &p, int64_t row, float *shared)
 }
 
 /* One block a row. */
-static __global__ void prepare_rows(struct prepare_params k)
+static __global__ void prepare_rows(struct prepare_params k, bool beside)
 {
     __shared__ int parts_half, parts_bfloat;
     __shared__ float most[WARP];
     const struct prepare &p = k.p;
-    grid_begin();
+    grid_begin(beside);
     int64_t row = blockIdx.x;
     int chunks = p.cols / CHUNK, half = 1, bfloat = 1;
     bool other = row >= p.other;
@@ -88,7 +88,7 @@ static __global__ void prepare_rows(struct prepare_params k)
         if (p.rounded != NULL)
             store4(p.rounded + at, x);
         if (k.half.n_parts != NULL)
-            half = max(half, split_half(x, k.half, row, at, chunk, chunks));
+            half = max(half, split_half(x, k.half, row, at, chunk, chunks, OPERAND_PARTS));
         if (k.bfloat.n_parts != NULL)
             bfloat = max(bfloat, split_bfloat(x, k.bfloat, at));
     }
@@ -99,6 +99,13 @@ static __global__ void prepare_rows(struct prepare_params k)
         k.half.n_parts[row] = (uint8_t)parts_half;
     if (threadIdx.x == 0 && k.bfloat.n_parts != NULL)
         k.bfloat.n_parts[row] = (uint8_t)parts_bfloat;
+    grid_end(beside);
+}
+
+/* All of an operand's memory: its pieces lie in a row (scratch_carve). */
+static struct memory memory_of(const struct operand *o)
+{
+    return o == NULL ? memory{} : memory{o->part[0], o->bytes};
 }
 
 void prepare_run(struct cuda_backend *b, const struct prepare *p)
@@ -110,6 +117,12 @@ void prepare_run(struct cuda_backend *b, const struct prepare *p)
     if (p->bfloat != NULL)
         k.bfloat = *p->bfloat;
     int warps = p->cols / CHUNK < 16 ? p->cols / CHUNK : 16;
-    launch(b->stream, "prepare_rows", prepare_rows, (unsigned)p->rows, (unsigned)(warps * WARP), 0,
-           k);
+    size_t values = (size_t)p->rows * (size_t)p->cols * sizeof(float);
+    struct footprint f = {
+        {{p->x, (size_t)p->x_rows * (size_t)p->cols * sizeof(float)},
+         {p->up, p->up == NULL ? 0 : values},
+         {p->weight, p->up == NULL ? 0 : (size_t)p->other * sizeof(float)}},
+        {{p->rounded, p->rounded == NULL ? 0 : values}, memory_of(p->half), memory_of(p->bfloat)}};
+    launch_beside(b, f, "prepare_rows", prepare_rows, (unsigned)p->rows, (unsigned)(warps * WARP),
+                  0, k);
 }

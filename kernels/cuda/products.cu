@@ -7,14 +7,18 @@
  * bfloat16.  Every 128 values (32 of FP4) the sum goes into a float32 accumulator with the scales.
  * In double: with plain arithmetic, products exact.
  *
- * Bound by memory at few tokens: each weight is read once for 8 to 32 tokens.  The 8 warps of a
- * block take every 8th chunk of the same 16 rows; how many depends on the row's length alone, and
+ * Bound by memory at few tokens: each weight is read once for 8 to 32 tokens.  The warps of a block
+ * share the chunks of the same 16 rows (tiles.cuh); how many depends on the row's length alone, and
  * columns of an instruction do not see each other, so a token's result does not depend on the call.
+ *
+ * Products of one token wait until something else is asked for: more of the same row join their
+ * launch.
  */
-#include "kernels/cuda/split.cuh"
+#include "kernels/cuda/tiles.cuh"
 
-/* Warps that share 16 rows. */
-#define SLICES_MAX 8
+#include <stdlib.h>
+#include <string.h>
+
 /* The longest row that blocks make ready themselves: 48 KB of shared memory. */
 #define ALONE_COLS_MAX 8192
 /* Warps of a block that sums in double, and what one of them takes at once: few rows spread over
@@ -23,233 +27,24 @@
 #define PRECISE_ROWS   4
 #define PRECISE_TOKENS 4
 
-/* ---- float32 on the tensor cores ------------------------------------------------------------ */
-
-/* A lane's view of the tokens' rows: where its first unit of a chunk lies, and their scales. */
-template <int NT> struct lane_tokens {
-    const uint16_t *x[NT]; /* of part 0 */
-    int64_t part[OPERAND_PARTS];
-    int32_t scale[NT][2]; /* of columns 2 t and 2 t + 1 */
-};
-
-template <enum store S, int NT>
-static __device__ inline lane_tokens<NT> tokens_of(const operand &x, const int32_t *x_row,
-                                                   int32_t cols)
-{
-    lane_tokens<NT> l;
-    int g = lane_id() / 4, t = lane_id() % 4;
-#pragma unroll
-    for (int nt = 0; nt < NT; nt++) {
-        l.x[nt] = x.part[0] + (int64_t)x_row[nt * 8 + g] * cols + unit_at<S>(0, t);
-        for (int i = 0; i < 2; i++)
-            l.scale[nt][i] = x_row[nt * 8 + 2 * t + i] * (cols / CHUNK);
-    }
-    for (int part = 0; part < OPERAND_PARTS; part++)
-        l.part[part] = x.part[part] - x.part[0];
-    return l;
-}
-
-/* One unit of both rows times one column of tokens; ONE: the tokens have one part. */
-template <enum store S, bool ONE>
-static __device__ inline void unit_run(float sum[4], const uint32_t pa[4], const uint32_t pb[4],
-                                       const uint16_t *x, const int64_t *part, int parts)
-{
-    constexpr bool HALF = S != STORE_BF16;
-    for (int i = 0; i < (ONE ? 1 : parts); i++) {
-        uint4 v = *(const uint4 *)(ONE ? x : x + part[i]);
-        mma<HALF>(sum, pa[0], pb[0], pa[1], pb[1], v.x, v.y);
-        mma<HALF>(sum, pa[2], pb[2], pa[3], pb[3], v.z, v.w);
-    }
-}
-
-/* One chunk into the accumulators. */
-template <enum store S, int NT, bool ONE>
-static __device__ inline void chunk_run(const lane_row<S> &a, const lane_row<S> &b,
-                                        const lane_tokens<NT> &l, const float *x_scale,
-                                        float w_scale, int chunk, int parts, float acc[NT][4])
-{
-    float sum[NT][4] = {};
-#pragma unroll
-    for (int u = 0; u < UNITS; u++) {
-        uint32_t pa[4], pb[4];
-        a.unit(u, pa);
-        b.unit(u, pb);
-        int at = chunk * CHUNK + unit_at<S>(u, 0);
-        /* a scale of 2^-127 counts as 0, which float32 cannot tell from it in a sum */
-        float scale_a = S != STORE_FP4 ? 1 : __uint_as_float((a.scales >> 8 * u & 255) << 23);
-        float scale_b = S != STORE_FP4 ? 1 : __uint_as_float((b.scales >> 8 * u & 255) << 23);
-#pragma unroll
-        for (int nt = 0; nt < NT; nt++) {
-            if constexpr (S == STORE_FP4) { /* a scale for each unit of a row */
-                float group[4] = {};
-                unit_run<S, ONE>(group, pa, pb, l.x[nt] + at, l.part, parts);
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    sum[nt][i] = fmaf(group[i], i < 2 ? scale_a : scale_b, sum[nt][i]);
-            } else {
-                unit_run<S, ONE>(sum[nt], pa, pb, l.x[nt] + at, l.part, parts);
-            }
-        }
-    }
-#pragma unroll
-    for (int nt = 0; nt < NT; nt++) {
-        float x0 = 1, x1 = 1;
-        if (S != STORE_BF16) {
-            x0 = x_scale[l.scale[nt][0] + chunk];
-            x1 = x_scale[l.scale[nt][1] + chunk];
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            acc[nt][i] = fmaf(sum[nt][i], w_scale * (i % 2 ? x1 : x0), acc[nt][i]);
-    }
-}
-
-/* Chunks slice, slice + slices, ... of 16 rows from row0 on, for NT * 8 tokens.  For one column of
- * tokens many warps wait for memory together, so that each has few registers; for more of them
- * loads of several chunks are on their way together.
- * x_row: shared; the row of x of each token. */
-template <enum store S, int NT, bool ONE>
-static __device__ void slice_run(const struct weight &w, int row0, const struct operand &x,
-                                 const int32_t *x_row, int parts, int slice, int slices,
-                                 float acc[NT][4])
-{
-    constexpr int DEPTH = NT == 1                  ? (lane_row<S>::FOUR_BITS ? 2 : 1)
-                          : lane_row<S>::FOUR_BITS ? 4
-                                                   : 2;
-    const int g = lane_id() / 4, t = lane_id() % 4, chunks = w.cols / CHUNK;
-    const int row_a = min(row0 + g, w.rows - 1), row_b = min(row0 + g + 8, w.rows - 1);
-    const lane_tokens<NT> l = tokens_of<S, NT>(x, x_row, w.cols);
-    for (int first = slice; first < chunks; first += DEPTH * slices) {
-        lane_row<S> a[DEPTH], b[DEPTH];
-#pragma unroll
-        for (int d = 0; d < DEPTH; d++) {
-            if (first + d * slices < chunks) {
-                a[d].load(w, row_a, first + d * slices, t);
-                b[d].load(w, row_b, first + d * slices, t);
-            }
-        }
-#pragma unroll
-        for (int d = 0; d < DEPTH; d++) {
-            int chunk = first + d * slices;
-            if (chunk >= chunks)
-                break;
-            float scale = S == STORE_FP4     ? FP4_HALF_SCALE
-                          : S == STORE_NVFP4 ? NVFP4_HALF_SCALE * w.global
-                                             : 1;
-            if (S == STORE_FP8)
-                scale = e8m0_value(w.scale[row0 / FP8_BLOCK * chunks + chunk]);
-            chunk_run<S, NT, ONE>(a[d], b[d], l, x.scale, scale, chunk, parts, acc);
-        }
-    }
-}
-
-/* Where a tile's results go. */
-struct tile_out {
-    float *y; /* of token 0 of the tile */
-    int64_t stride;
-    int32_t n; /* tokens */
-    enum round round;
-    bool first; /* speaks for all of the launch */
-    int round_row, sum_row;
-};
-
-/* The rounding of a result; says what it did. */
-static __device__ inline float stored(enum round round, float y, enum round *did)
-{
-    *did = round == ROUND_BF16 ? ROUND_BF16 : ROUND_NONE;
-    return round == ROUND_BF16 ? round_bf16(y) : y;
-}
-
-/* BFLOAT: the matrix may be of bfloat16. */
-template <int NT, bool ONE, bool BFLOAT>
-static __device__ void store_run(const struct weight &w, int row0, const struct operand &half,
-                                 const struct operand &bfloat, const int32_t *x_row, int parts,
-                                 int slice, int slices, float acc[NT][4])
-{
-    if (w.store == STORE_FP4)
-        slice_run<STORE_FP4, NT, ONE>(w, row0, half, x_row, parts, slice, slices, acc);
-    else if (w.store == STORE_NVFP4)
-        slice_run<STORE_NVFP4, NT, ONE>(w, row0, half, x_row, parts, slice, slices, acc);
-    else if (w.store == STORE_FP8)
-        slice_run<STORE_FP8, NT, ONE>(w, row0, half, x_row, parts, slice, slices, acc);
-    else if constexpr (BFLOAT)
-        slice_run<STORE_BF16, NT, ONE>(w, row0, bfloat, x_row, parts, slice, slices, acc);
-}
-
-/* One slice's 16 rows of 8 tokens, to shared memory [8, 16]. */
-static __device__ inline void part_store(const float acc[4], float *to)
-{
-    int g = lane_id() / 4, t = lane_id() % 4;
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        to[(2 * t + i % 2) * TILE_ROWS + g + i / 2 * 8] = acc[i];
-}
-
-/* All of a block: the slices, then their sum in order.  shared: [warps, NT * 8, 16] */
-template <int NT, bool BFLOAT>
-static __device__ void tile_run(const struct weight &w, int row0, const struct operand &half,
-                                const struct operand &bfloat, const int32_t *x_row, int parts,
-                                const tile_out &out, const testimony &say, float *shared)
-{
-    int slices = (int)(blockDim.x / WARP), slice = warp_id();
-    float *mine = shared + slice * (NT * TILE_COLS * TILE_ROWS);
-    if (parts == 1) {
-        float acc[NT][4] = {};
-        store_run<NT, true, BFLOAT>(w, row0, half, bfloat, x_row, parts, slice, slices, acc);
-#pragma unroll
-        for (int nt = 0; nt < NT; nt++)
-            part_store(acc[nt], mine + nt * TILE_COLS * TILE_ROWS);
-    } else { /* full float32 rows: rare, and the same sums column by column */
-        for (int nt = 0; nt < NT; nt++) {
-            float acc[1][4] = {};
-            store_run<1, false, BFLOAT>(w, row0, half, bfloat, x_row + nt * TILE_COLS, parts, slice,
-                                        slices, acc);
-            part_store(acc[0], mine + nt * TILE_COLS * TILE_ROWS);
-        }
-    }
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < out.n * TILE_ROWS; i += (int)blockDim.x) {
-        float sum = shared[i];
-        for (int s = 1; s < slices; s++)
-            sum += shared[s * (NT * TILE_COLS * TILE_ROWS) + i];
-        enum round did;
-        int row = row0 + i % TILE_ROWS;
-        sum = stored(out.round, sum, &did);
-        if (row < w.rows)
-            out.y[i / TILE_ROWS * out.stride + row] = sum;
-        testify(say, out.first && i == 0, out.round_row, value_of_round(did));
-        testify(say, out.first && i == 0, out.sum_row, SUM_F32);
-    }
-}
-
-/* The rows of x of a tile's tokens; those beyond the last repeat it.  @return parts they need */
-template <int NT>
-static __device__ int tile_rows(int32_t *x_row, int32_t n, int32_t row, const uint8_t *n_parts)
-{
-    if ((int)threadIdx.x < NT * TILE_COLS)
-        x_row[threadIdx.x] = row; /* the caller's: of this thread's token */
-    __syncthreads();
-    int parts = 1;
-    for (int i = 0; i < n; i++)
-        parts = max(parts, (int)n_parts[x_row[i]]);
-    return parts;
-}
+/* Matrices that one launch multiplies with a row: those of two calls. */
+#define BLOCKS_MAX 8
 
 struct product_block {
     struct weight w;
     float *y;
-    enum round round;
+    enum round round, round_in;
+    bool precise; /* of one token; of several they have a kernel of their own */
+    int round_row, sum_row, in_row;
     int32_t first_tile;
-    int round_row, sum_row;
 };
 
 struct product_launch {
-    struct product_block list[LINEAR_OUTS_MAX];
+    struct product_block list[BLOCKS_MAX];
     int32_t n, tokens, groups, rank; /* rank: rows of a group */
+    int32_t slices;
     struct operand half, bfloat;
     const float *x; /* one token: before round_in, which the blocks do; NULL: rows are ready */
-    enum round round_in;
-    int in_row; /* as of struct products, with x */
     struct testimony say;
 };
 
@@ -263,75 +58,92 @@ static __device__ inline const struct product_block &block_of_tile(const product
     return p.list[at];
 }
 
-/* A row of x made ready by the block that multiplies it, in shared memory: for one token a kernel
- * of its own takes longer.  @return parts */
-static __device__ int row_ready(const product_launch &p, int cols, int64_t row, bool bfloat,
-                                float *shared, operand *o)
+/* Parts that rows of a rounding have at most: values of e4m3 under one scale fit float16. */
+static __host__ __device__ inline int parts_most(enum round round_in, bool bfloat)
 {
-    constexpr int AHEAD = 4; /* loads on their way together */
+    return round_in == ROUND_FP8_128 && !bfloat ? 1 : OPERAND_PARTS;
+}
+
+/* A row of x made ready by the block that multiplies it, in shared memory: for one token a kernel
+ * of its own takes longer. */
+static __device__ struct tile_rows row_ready(const product_block &m, const float *x, bool bfloat,
+                                             bool first, const testimony &say, float *shared)
+{
+    constexpr int AHEAD = 2; /* loads on their way together */
     __shared__ int needed;
-    int chunks = cols / CHUNK, warps = (int)(blockDim.x / WARP), parts = 1;
-    o->scale = shared;
+    __shared__ int32_t x_row[TILE_COLS];
+    int cols = m.w.cols, chunks = cols / CHUNK, warps = (int)(blockDim.x / WARP), parts = 1;
+    int most = parts_most(m.round_in, bfloat);
+    struct operand o = {};
+    o.scale = shared;
     for (int part = 0; part < OPERAND_PARTS; part++)
-        o->part[part] = (uint16_t *)(shared + (chunks + 3) / 4 * 4) + part * cols;
+        o.part[part] = (uint16_t *)(shared + (chunks + 3) / 4 * 4) + part * cols;
+    if (threadIdx.x < TILE_COLS)
+        x_row[threadIdx.x] = 0;
     if (threadIdx.x == 0)
         needed = 1;
     __syncthreads();
-    for (int first = warp_id(); first < chunks; first += AHEAD * warps) {
-        float x[AHEAD][4];
+    for (int begin = warp_id(); begin < chunks; begin += AHEAD * warps) {
+        float v[AHEAD][4];
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
-            load4(p.x + row * cols + min(first + i * warps, chunks - 1) * CHUNK + lane_id() * 4,
-                  x[i]);
+            load4_fresh(x + min(begin + i * warps, chunks - 1) * CHUNK + lane_id() * 4, v[i]);
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
-            int chunk = first + i * warps, at = chunk * CHUNK + lane_id() * 4;
+            int chunk = begin + i * warps, at = chunk * CHUNK + lane_id() * 4;
             if (chunk >= chunks)
                 break;
-            enum round did = warp_round(p.round_in, x[i]);
-            testify(p.say, blockIdx.x == 0 && at == 0, p.in_row, value_of_round(did));
-            parts = max(parts, bfloat ? split_bfloat(x[i], *o, at)
-                                      : split_half(x[i], *o, 0, at, chunk, chunks));
+            enum round did = warp_round(m.round_in, v[i]);
+            testify(say, first && at == 0, m.in_row, value_of_round(did));
+            parts = max(parts, bfloat ? split_bfloat(v[i], o, at)
+                                      : split_half(v[i], o, 0, at, chunk, chunks, most));
         }
     }
-    atomicMax(&needed, parts);
+    if (most > 1)
+        atomicMax(&needed, parts);
     __syncthreads();
-    return needed;
+    return {o, x_row, needed};
 }
 
 /* Bytes of row_ready. */
-static size_t ready_bytes(int32_t cols)
+static size_t ready_bytes(int32_t cols, int parts)
 {
     return (size_t)((cols / CHUNK + 3) / 4 * 4) * sizeof(float) +
-           (size_t)cols * OPERAND_PARTS * sizeof(uint16_t);
+           (size_t)cols * (size_t)parts * sizeof(uint16_t);
 }
 
-template <int NT>
-static __global__ void __launch_bounds__(SLICES_MAX *WARP, NT == 1 ? 3 : 1)
-    product_tiles(struct product_launch p)
+static __device__ void precise_alone(const product_launch &p, const product_block &m, int tile);
+
+/* BLOCKS: of a multiprocessor.  WIDE: as of lane_ahead */
+template <int NT, int BLOCKS, int WIDE>
+static __global__ void __launch_bounds__(SLICES_MAX *WARP, BLOCKS)
+    product_tiles(const __grid_constant__ struct product_launch p, bool beside)
 {
     extern __shared__ float shared[];
     __shared__ int32_t x_row[NT * TILE_COLS];
-    grid_begin();
     const struct product_block &m = block_of_tile(p, (int)blockIdx.x);
     int row0 = ((int)blockIdx.x - m.first_tile) * TILE_ROWS;
     int token0 = (int)blockIdx.y * NT * TILE_COLS, n = min(p.tokens - token0, NT * TILE_COLS);
-    bool bfloat = m.w.store == STORE_BF16;
-    tile_out out = {m.y + (int64_t)token0 * m.w.rows, m.w.rows,    n,        m.round,
-                    row0 == 0 && token0 == 0,         m.round_row, m.sum_row};
-    if (NT == 1 && p.x != NULL) {
-        operand o;
-        if (threadIdx.x < TILE_COLS)
-            x_row[threadIdx.x] = 0;
-        int values = (int)(blockDim.x / WARP) * TILE_ROWS * NT * TILE_COLS;
-        int parts = row_ready(p, m.w.cols, row0 / p.rank, bfloat, shared + values, &o);
-        tile_run<NT, true>(m.w, row0, o, o, x_row, parts, out, p.say, shared);
-        return;
+    bool first = row0 == 0 && token0 == 0;
+    auto ready = [&](bool bfloat) -> struct tile_rows {
+        grid_begin(beside);
+        if (NT == 1 && p.x != NULL)
+            return row_ready(m, p.x + (int64_t)(row0 / p.rank) * m.w.cols, bfloat, first, p.say,
+                             shared + p.slices * TILE_ROWS * NT * TILE_COLS);
+        const struct operand &x = bfloat ? p.bfloat : p.half;
+        int mine = token0 + min((int)threadIdx.x, n - 1);
+        int parts = rows_parts<NT>(x_row, n, mine *p.groups + row0 / p.rank, x.n_parts);
+        return {x, x_row, parts};
+    };
+    if (NT == 1 && m.precise) {
+        grid_begin(beside);
+        precise_alone(p, m, (int)blockIdx.x - m.first_tile);
+    } else {
+        tile_out out = {
+            m.y + (int64_t)token0 * m.w.rows, m.w.rows, n, m.round, first, m.round_row, m.sum_row};
+        tile_run<NT, WIDE, true>(m.w, row0, p.slices, ready, out, p.say, shared);
     }
-    int mine = token0 + min((int)threadIdx.x, n - 1);
-    int parts = tile_rows<NT>(x_row, n, mine * p.groups + row0 / p.rank,
-                              bfloat ? p.bfloat.n_parts : p.half.n_parts);
-    tile_run<NT, true>(m.w, row0, p.half, p.bfloat, x_row, parts, out, p.say, shared);
+    grid_end(beside);
 }
 
 struct expert_launch {
@@ -340,6 +152,7 @@ struct expert_launch {
     const int32_t *n_items;
     const int32_t *chosen;      /* NULL: items; else of the one token of the step */
     int32_t top, n_routed;      /* with chosen */
+    bool known;                 /* chosen and items are there before the rows of x are */
     const int32_t *entry_token; /* with items */
     float *y[2];                /* of w1 and w3, or of w2 alone */
     int32_t rows, tiles;        /* tiles of one matrix */
@@ -358,17 +171,28 @@ static __device__ inline const struct weight &expert_matrix(const expert_launch 
     return p.second ? e.w2 : which == 0 ? e.w1 : e.w3;
 }
 
-/* Entries of one token need no sorting: its choices ascend, and the shared experts follow. */
-static __device__ inline int items_of(const expert_launch &p)
+/* Entries of one token need no sorting: its choices ascend, and the shared experts follow; but the
+ * blocks of these come first, as nobody has to choose them. */
+static __device__ inline int entry_alone(const expert_launch &p)
 {
-    return p.chosen != NULL ? (int)gridDim.y : *p.n_items;
+    int entry = (int)blockIdx.y + p.top;
+    return entry < (int)gridDim.y ? entry : entry - (int)gridDim.y;
 }
 
-static __device__ inline struct item item_at(const expert_launch &p, int i)
+/* What this block multiplies; n = 0: nothing.  `begin` is called where that must be waited for. */
+template <typename BEGIN>
+static __device__ inline struct item item_of_block(const expert_launch &p, const BEGIN &begin)
 {
+    int entry = p.chosen != NULL ? entry_alone(p) : 0;
+    bool shared = p.chosen != NULL && entry >= p.top;
+    if (!p.known && !shared)
+        begin();
     if (p.chosen != NULL)
-        return {i < p.top ? p.chosen[i] : p.n_routed + i - p.top, i, 1};
-    return p.items[i];
+        return {shared ? p.n_routed + entry - p.top : __ldcg(p.chosen + entry), entry, 1};
+    if ((int)blockIdx.y >= __ldcg(p.n_items))
+        return {};
+    const struct item *i = p.items + blockIdx.y;
+    return {__ldcg(&i->expert), __ldcg(&i->first), __ldcg(&i->n)};
 }
 
 /* The row of x of an entry; shared experts, whose input is rounded by itself, have the second
@@ -382,44 +206,54 @@ static __device__ inline int row_of_entry(const expert_launch &p, int entry)
 
 template <int NT>
 static __global__ void __launch_bounds__(SLICES_MAX *WARP, NT == 1 ? 4 : 2)
-    expert_tiles(struct expert_launch p)
+    expert_tiles(const __grid_constant__ struct expert_launch p)
 {
     extern __shared__ float shared[];
     __shared__ int32_t x_row[NT * TILE_COLS];
-    grid_begin();
-    if ((int)blockIdx.y >= items_of(p))
+    bool begun = false;
+    auto begin = [&]() {
+        if (!begun)
+            grid_begin();
+        begun = true;
+    };
+    struct item item = item_of_block(p, begin);
+    if (item.n == 0)
         return;
-    struct item item = item_at(p, (int)blockIdx.y);
     int which = (int)blockIdx.x / p.tiles, row0 = (int)blockIdx.x % p.tiles * TILE_ROWS;
-    struct weight w = expert_matrix(p, item.expert, which);
-    int row = row_of_entry(p, item.first + min((int)threadIdx.x, item.n - 1));
-    const uint8_t *n_parts = w.store == STORE_BF16 ? p.bfloat.n_parts : p.half.n_parts;
-    int parts = tile_rows<NT>(x_row, item.n, row, n_parts);
+    const struct weight w = expert_matrix(p, item.expert, which);
+    auto ready = [&](bool bfloat) -> struct tile_rows {
+        begin();
+        const struct operand &x = bfloat ? p.bfloat : p.half;
+        int row = row_of_entry(p, item.first + min((int)threadIdx.x, item.n - 1));
+        int parts = rows_parts<NT>(x_row, item.n, row, x.n_parts);
+        return {x, x_row, parts};
+    };
     tile_out out = {p.y[which] + (int64_t)item.first * p.rows, p.rows,      item.n,   p.round,
                     blockIdx.x == 0 && blockIdx.y == 0,        p.round_row, p.sum_row};
-    tile_run<NT, false>(w, row0, p.half, p.bfloat, x_row, parts, out, p.say, shared);
+    tile_run<NT, NT == 1 ? 1 : 2, false>(w, row0, (int)(blockDim.x / WARP), ready, out, p.say,
+                                         shared);
 }
 
 /* ---- sums in double ------------------------------------------------------------------------- */
 
-/* This warp's part of ROWS rows from `row` on times TOKENS rows of x: every PRECISE_WARPSth chunk,
- * in the same order whatever ROWS and TOKENS are.  Rows of x are rounded on the way. */
+/* Part `slice` of ROWS rows from `row` on times TOKENS rows of x: every PRECISE_WARPSth chunk, in
+ * the same order whatever ROWS and TOKENS are.  One row of x is rounded on the way. */
 template <int ROWS, int TOKENS>
 static __device__ enum round precise_part(const struct weight &w, int row, const float *const *x,
-                                          enum round round_in, double sum[ROWS][TOKENS])
+                                          enum round round_in, int slice, double sum[ROWS][TOKENS])
 {
     enum round did = ROUND_NONE;
     for (int i = 0; i < ROWS * TOKENS; i++)
         sum[i / TOKENS][i % TOKENS] = 0;
 #pragma unroll ROWS == 1 ? 8 : 2
-    for (int chunk = warp_id(); chunk < w.cols / CHUNK; chunk += PRECISE_WARPS) {
+    for (int chunk = slice; chunk < w.cols / CHUNK; chunk += PRECISE_WARPS) {
         float v[ROWS][4], token[TOKENS][4];
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
             weight_quad(w, min(row + r, w.rows - 1), chunk, lane_id(), v[r]);
 #pragma unroll
         for (int i = 0; i < TOKENS; i++) {
-            load4(x[i] + chunk * CHUNK + lane_id() * 4, token[i]);
+            load4_fresh(x[i] + chunk * CHUNK + lane_id() * 4, token[i]);
             if constexpr (ROWS == 1)
                 did = warp_round(round_in, token[i]);
         }
@@ -453,12 +287,40 @@ struct precise_out {
     bool first;
 };
 
-/* in_row: of the input, which is rounded as in_round says on the way */
 struct precise_say {
     struct testimony say;
-    int round_row, sum_row, in_row;
-    enum round in_round;
+    int round_row, sum_row;
 };
+
+/* A sum to where it is stored. */
+static __device__ inline float precise_stored(const struct weight &w, enum round round, double sum,
+                                              enum round *did)
+{
+    return stored(round, (float)(w.store == STORE_NVFP4 ? sum * w.global : sum), did);
+}
+
+/* One token's rows: a row for PRECISE_WARPS warps of the block. */
+static __device__ void precise_alone(const product_launch &p, const product_block &m, int tile)
+{
+    __shared__ double parts[SLICES_MAX];
+    double sum[1][1];
+    int row = tile * (int)(blockDim.x / WARP / PRECISE_WARPS) + warp_id() / PRECISE_WARPS;
+    const float *x = p.x + (int64_t)(min(row, m.w.rows - 1) / p.rank) * m.w.cols;
+    enum round did, did_in = precise_part<1, 1>(m.w, min(row, m.w.rows - 1), &x, m.round_in,
+                                                warp_id() % PRECISE_WARPS, sum);
+    if (lane_id() == 0)
+        parts[warp_id()] = sum[0][0];
+    __syncthreads();
+    if (threadIdx.x % (PRECISE_WARPS * WARP) != 0 || row >= m.w.rows)
+        return;
+    double all = parts[warp_id()];
+    for (int warp = 1; warp < PRECISE_WARPS; warp++)
+        all += parts[warp_id() + warp];
+    m.y[row] = precise_stored(m.w, m.round, all, &did);
+    testify(p.say, row == 0, m.round_row, value_of_round(did));
+    testify(p.say, row == 0, m.sum_row, SUM_F64);
+    testify(p.say, row == 0, m.in_row, value_of_round(did_in));
+}
 
 /* All of a block: its warps' parts, then their sum in order. */
 template <int ROWS, int TOKENS>
@@ -467,7 +329,8 @@ static __device__ void precise_tile(const struct weight &w, int row, const float
 {
     __shared__ double parts[PRECISE_WARPS][ROWS * TOKENS];
     double sum[ROWS][TOKENS];
-    enum round did_in = precise_part<ROWS, TOKENS>(w, row, x, s.in_round, sum), did;
+    enum round did;
+    precise_part<ROWS, TOKENS>(w, row, x, ROUND_NONE, warp_id(), sum);
     __syncthreads(); /* parts of the tile before */
 #pragma unroll
     for (int i = 0; i < ROWS * TOKENS; i++) {
@@ -481,41 +344,36 @@ static __device__ void precise_tile(const struct weight &w, int row, const float
     double all = parts[0][i];
     for (int warp = 1; warp < PRECISE_WARPS; warp++)
         all += parts[warp][i];
-    out.y[token * out.stride + r] =
-        stored(out.round, (float)(w.store == STORE_NVFP4 ? all * w.global : all), &did);
+    out.y[token * out.stride + r] = precise_stored(w, out.round, all, &did);
     testify(s.say, out.first && i == 0, s.round_row, value_of_round(did));
     testify(s.say, out.first && i == 0, s.sum_row, SUM_F64);
-    testify(s.say, out.first && i == 0, s.in_row, value_of_round(did_in));
 }
 
-/* grid: rows / ROWS, tokens / TOKENS */
-template <int ROWS, int TOKENS>
+/* grid: rows / PRECISE_ROWS, tokens / PRECISE_TOKENS */
 static __global__ void __launch_bounds__(PRECISE_WARPS *WARP)
     precise_rows(struct weight w, const float *x, int32_t tokens, int32_t groups, int32_t rank,
                  enum round round, float *y, struct precise_say s)
 {
-    int row = (int)blockIdx.x * ROWS;
-    int token0 = (int)blockIdx.y * TOKENS, n = min(tokens - token0, TOKENS);
+    int row = (int)blockIdx.x * PRECISE_ROWS;
+    int token0 = (int)blockIdx.y * PRECISE_TOKENS, n = min(tokens - token0, PRECISE_TOKENS);
     grid_begin();
-    const float *rows[TOKENS];
+    const float *rows[PRECISE_TOKENS];
 #pragma unroll
-    for (int i = 0; i < TOKENS; i++)
+    for (int i = 0; i < PRECISE_TOKENS; i++)
         rows[i] = x + ((int64_t)(token0 + min(i, n - 1)) * groups + row / rank) * w.cols;
     precise_out out = {
         y + (int64_t)token0 * w.rows + row, w.rows, w.rows - row, n, round, first_thread()};
-    precise_tile<ROWS, TOKENS>(w, row, rows, out, s);
+    precise_tile<PRECISE_ROWS, PRECISE_TOKENS>(w, row, rows, out, s);
 }
 
 static __global__ void __launch_bounds__(PRECISE_WARPS *WARP)
     expert_precise_rows(struct expert_launch p)
 {
     grid_begin();
-    if ((int)blockIdx.y >= items_of(p))
-        return;
-    struct item item = item_at(p, (int)blockIdx.y);
+    struct item item = item_of_block(p, []() {});
     int which = (int)blockIdx.x / p.tiles, row = (int)blockIdx.x % p.tiles * PRECISE_ROWS;
     struct weight w = expert_matrix(p, item.expert, which);
-    struct precise_say s = {p.say, p.round_row, p.sum_row, SAY_NOTHING, ROUND_NONE};
+    struct precise_say s = {p.say, p.round_row, p.sum_row};
     for (int at = 0; at < item.n; at += PRECISE_TOKENS) {
         const float *rows[PRECISE_TOKENS];
         int n = min(item.n - at, PRECISE_TOKENS), first = item.first + at;
@@ -551,21 +409,116 @@ static size_t shared_bytes(int slices, int nt)
     return (size_t)slices * (size_t)nt * TILE_COLS * TILE_ROWS * sizeof(float);
 }
 
-static void tiles_launch(struct cuda_backend *b, const struct product_launch &p, int32_t tiles,
-                         int32_t cols)
+/* How long a tile of a matrix takes, to compare: sums in double have few values, 16 bits most. */
+static int tile_length(const struct product_block *m)
 {
-    int slices = slices_of(cols), nt = p.tokens <= 8 ? 1 : p.tokens <= 16 ? 2 : 4;
+    return m->precise ? 0 : m->w.store == STORE_BF16 ? 2 : 1;
+}
+
+/* Gives every matrix its tiles, those that take longest first.  @return tiles of all */
+static int32_t tiles_count(struct product_launch *p, int warps)
+{
+    int32_t tiles = 0;
+    for (int32_t i = 1; i < p->n; i++) {
+        struct product_block m = p->list[i];
+        int32_t at = i;
+        for (; at > 0 && tile_length(&p->list[at - 1]) < tile_length(&m); at--)
+            p->list[at] = p->list[at - 1];
+        p->list[at] = m;
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        struct product_block *m = &p->list[i];
+        m->first_tile = tiles;
+        tiles += ceil_div(m->w.rows, m->precise ? warps / PRECISE_WARPS : TILE_ROWS);
+    }
+    return tiles;
+}
+
+/* What is multiplied may run beside earlier kernels, if its row is known. */
+static struct footprint footprint_of(const struct product_launch *p)
+{
+    struct footprint f = {};
+    static_assert(BLOCKS_MAX <= WRITES_MAX, "every matrix has a result");
+    f.reads[0] = {p->x, (size_t)p->list[0].w.cols * (size_t)p->groups * sizeof(float)};
+    for (int32_t i = 0; i < p->n; i++)
+        f.writes[i] = {p->list[i].y, (size_t)p->list[i].w.rows * sizeof(float)};
+    return f;
+}
+
+static void tiles_launch(struct cuda_backend *b, struct product_launch *p)
+{
+    int32_t cols = p->list[0].w.cols;
+    int nt = p->tokens <= 8 ? 1 : p->tokens <= 16 ? 2 : 4, most = 1;
+    bool precise = false;
+    p->slices = slices_of(cols);
+    for (int32_t i = 0; i < p->n; i++) {
+        const struct product_block *m = &p->list[i];
+        int parts = parts_most(m->round_in, m->w.store == STORE_BF16);
+        precise |= m->precise;
+        most = !m->precise && parts > most ? parts : most;
+    }
+    int warps = precise && p->slices < PRECISE_WARPS ? PRECISE_WARPS : p->slices;
     /* a block has a thread for each of its tokens */
-    while (nt * TILE_COLS > slices * WARP)
+    while (nt * TILE_COLS > warps * WARP)
         nt /= 2;
-    size_t shared = shared_bytes(slices, nt) + (p.x != NULL ? ready_bytes(cols) : 0);
-    auto kernel = nt == 1 ? product_tiles<1> : nt == 2 ? product_tiles<2> : product_tiles<4>;
+    size_t shared = shared_bytes(p->slices, nt) + (p->x != NULL ? ready_bytes(cols, most) : 0);
+    /* blocks that differ, and those with few chunks a warp, hide each other's latency best */
+    bool alike = p->n == 1 && p->slices == SLICES_MAX;
+    auto few = alike ? product_tiles<1, 2, 2> : product_tiles<1, 3, 1>;
+    auto kernel = nt == 1 ? few : nt == 2 ? product_tiles<2, 2, 1> : product_tiles<4, 2, 1>;
     if (shared > 48 << 10)
         CUDA_CHECK(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    launch(b->stream, "product_tiles", kernel,
-           dim3((unsigned)tiles, (unsigned)ceil_div(p.tokens, nt * TILE_COLS)),
-           (unsigned)(slices * WARP), shared, p);
+    dim3 grid((unsigned)tiles_count(p, warps), (unsigned)ceil_div(p->tokens, nt * TILE_COLS));
+    if (p->x != NULL)
+        launch_beside(b, footprint_of(p), "product_tiles", kernel, grid, (unsigned)(warps * WARP),
+                      shared, *p);
+    else
+        launch(b, "product_tiles", kernel, grid, (unsigned)(warps * WARP), shared, *p, false);
+}
+
+/* ---- products of one token, which wait for others of the same row ---------------------------- */
+
+struct product_launch *products_create(void)
+{
+    struct product_launch *held = (struct product_launch *)calloc(1, sizeof *held);
+    ASSERT(held != NULL);
+    return held;
+}
+
+void products_destroy(struct product_launch *held)
+{
+    free(held);
+}
+
+void products_release(struct cuda_backend *b)
+{
+    b->holds = false;
+    tiles_launch(b, b->held);
+}
+
+/* Whether both can be one launch: the same row, and no result twice or in the row. */
+static bool held_fits(const struct product_launch *held, const struct product_launch *more)
+{
+    struct footprint a = footprint_of(held), c = footprint_of(more);
+    return held->x == more->x && held->groups == 1 && more->groups == 1 &&
+           held->n + more->n <= BLOCKS_MAX && held->list[0].w.cols == more->list[0].w.cols &&
+           memcmp(&held->say.place, &more->say.place, sizeof held->say.place) == 0 &&
+           apart(a.writes, WRITES_MAX, c.writes, WRITES_MAX) &&
+           apart(a.reads, 1, c.writes, WRITES_MAX) && apart(a.writes, WRITES_MAX, c.reads, 1);
+}
+
+static void products_hold(struct cuda_backend *b, const struct product_launch *more)
+{
+    if (b->holds && !held_fits(b->held, more))
+        products_release(b);
+    if (!b->holds) {
+        *b->held = *more;
+        b->holds = true;
+        return;
+    }
+    for (int32_t i = 0; i < more->n; i++)
+        b->held->list[b->held->n++] = more->list[i];
 }
 
 /* Products of one row of the table count as one call of the operation: the first one speaks. */
@@ -582,38 +535,43 @@ static struct product product_say(const struct products *p, int32_t i)
     return m;
 }
 
-/* What the products want made ready; `fast` gets those of the tensor cores.  @return its tiles */
-static int32_t products_sort(struct cuda_backend *b, const struct products *p,
-                             struct prepare *ready, struct product_launch *fast)
+/* Products of one token make its row ready themselves; the first one says how. */
+static void products_alone(struct cuda_backend *b, const struct products *p,
+                           struct product_launch *all)
 {
-    int32_t tiles = 0;
+    all->x = p->x;
     for (int32_t i = 0; i < p->n; i++) {
         struct product m = product_say(p, i);
-        ASSERT(m.w.cols == ready->cols);
+        all->list[all->n++] = {m.w,       m.y,         m.round,   p->round_in,
+                               m.precise, m.round_row, m.sum_row, i == 0 ? p->in_row : SAY_NOTHING};
+    }
+    products_hold(b, all);
+}
+
+/* What the products want made ready; `fast` gets those of the tensor cores. */
+static void products_sort(struct cuda_backend *b, const struct products *p, struct prepare *ready,
+                          struct product_launch *fast)
+{
+    for (int32_t i = 0; i < p->n; i++) {
+        struct product m = product_say(p, i);
         if (m.precise) {
             ready->rounded = p->round_in == ROUND_NONE ? NULL : b->rounded;
             continue;
         }
         bool bfloat = m.w.store == STORE_BF16;
-        ASSERT(bfloat || m.w.store == STORE_FP8 || m.w.store == STORE_FP4 ||
-               m.w.store == STORE_NVFP4);
-        ASSERT(!bfloat || p->groups == 1);
         *(bfloat ? &ready->bfloat : &ready->half) = bfloat ? &b->bfloat : &b->half;
-        fast->list[fast->n++] = {m.w, m.y, m.round, tiles, m.round_row, m.sum_row};
-        tiles += ceil_div(m.w.rows, TILE_ROWS);
+        fast->list[fast->n++] = {m.w,   m.y,         m.round,   p->round_in,
+                                 false, m.round_row, m.sum_row, SAY_NOTHING};
     }
-    return tiles;
 }
 
 static void precise_launch(struct cuda_backend *b, const struct products *p,
-                           const struct product &m, const float *x, int32_t rank,
-                           const struct precise_say &say)
+                           const struct product &m, const float *x, int32_t rank)
 {
-    bool few = p->tokens == 1;
-    int rows = few ? 1 : PRECISE_ROWS, tokens = few ? 1 : PRECISE_TOKENS;
-    dim3 grid((unsigned)ceil_div(m.w.rows, rows), (unsigned)ceil_div(p->tokens, tokens));
-    auto kernel = few ? precise_rows<1, 1> : precise_rows<PRECISE_ROWS, PRECISE_TOKENS>;
-    launch(b->stream, "precise_rows", kernel, grid, PRECISE_WARPS * WARP, 0, m.w, x, p->tokens,
+    dim3 grid((unsigned)ceil_div(m.w.rows, PRECISE_ROWS),
+              (unsigned)ceil_div(p->tokens, PRECISE_TOKENS));
+    struct precise_say say = {p->say, m.round_row, m.sum_row};
+    launch(b, "precise_rows", precise_rows, grid, PRECISE_WARPS * WARP, 0, m.w, x, p->tokens,
            p->groups, rank, m.round, m.y, say);
 }
 
@@ -625,29 +583,29 @@ void products_run(struct cuda_backend *b, const struct products *p)
     struct prepare ready = {.x = p->x, .rows = rows, .x_rows = rows, .cols = cols, .other = rows};
     ready.round_in = p->round_in, ready.in_row = p->in_row, ready.say = p->say;
     ASSERT(p->groups == 1 || rank % TILE_ROWS == 0);
+    for (int32_t i = 0; i < p->n; i++) {
+        const struct product *m = &p->list[i];
+        ASSERT(m->w.cols == cols && (m->precise || m->w.store != STORE_F32));
+        ASSERT(m->precise || m->w.store != STORE_BF16 || p->groups == 1);
+    }
     fast.half = b->half, fast.bfloat = b->bfloat, fast.say = p->say;
     fast.tokens = p->tokens, fast.groups = p->groups;
     fast.rank = p->groups == 1 ? INT32_MAX : rank; /* outputs of one group differ in length */
-    int32_t tiles = products_sort(b, p, &ready, &fast);
-    bool alone = p->tokens == 1 && cols <= ALONE_COLS_MAX;
-    bool is_ready = ready.rounded != NULL || ready.half != NULL || ready.bfloat != NULL;
-    if (is_ready && !alone)
-        prepare_run(b, &ready);
-    if (alone)
-        fast.x = p->x, fast.round_in = p->round_in, fast.in_row = p->in_row;
+    if (p->tokens == 1 && cols <= ALONE_COLS_MAX) {
+        products_alone(b, p, &fast);
+        return;
+    }
+    products_sort(b, p, &ready, &fast);
+    if (ready.rounded == NULL && ready.half == NULL && ready.bfloat == NULL)
+        ready.rounded = b->rounded; /* as they are: to say so */
+    prepare_run(b, &ready);
     if (fast.n > 0)
-        tiles_launch(b, fast, tiles, cols);
-    const float *x = ready.rounded != NULL && !alone ? ready.rounded : p->x;
-    bool said = alone ? fast.n > 0 : is_ready;
-    struct precise_say say = {p->say, 0, 0, said ? SAY_NOTHING : p->in_row,
-                              alone ? p->round_in : ROUND_NONE};
+        tiles_launch(b, &fast);
+    const float *x = ready.rounded != NULL ? ready.rounded : p->x;
     for (int32_t i = 0; i < p->n; i++) {
         struct product m = product_say(p, i);
-        if (!m.precise)
-            continue;
-        say.round_row = m.round_row, say.sum_row = m.sum_row;
-        precise_launch(b, p, m, x, fast.rank, say);
-        say.in_row = SAY_NOTHING;
+        if (m.precise)
+            precise_launch(b, p, m, x, fast.rank);
     }
 }
 
@@ -674,16 +632,22 @@ void expert_products_run(struct cuda_backend *b, const struct expert_products *p
     k.round_row = SAY_NOTHING; /* the sum over experts speaks for it */
     k.sum_row = p->second ? SAY_NOTHING : ROW_SUM, k.say = p->say;
     unsigned matrices = p->second ? 1 : 2;
+    (void)stream_of(b); /* what was held back may write them */
+    struct memory choice[] = {{p->chosen, p->chosen == NULL ? 0 : (size_t)p->top * 4},
+                              {b->items, (size_t)p->n_entries * sizeof(struct item)},
+                              {b->n_items, sizeof *b->n_items}};
+    k.known = settled(b, choice, sizeof choice / sizeof *choice, false);
     if (p->precise) {
         k.tiles = p->rows / PRECISE_ROWS;
         dim3 grid((unsigned)k.tiles * matrices, items_max(p));
-        launch(b->stream, "expert_precise_rows", expert_precise_rows, grid, PRECISE_WARPS * WARP, 0,
-               k);
+        launch(b, "expert_precise_rows", expert_precise_rows, grid, PRECISE_WARPS * WARP, 0, k);
         return;
     }
-    int slices = slices_of(p->cols), nt = p->per_item / TILE_COLS;
+    /* half as many as of dense rows: what a warp does beside its chunks is a third of its work */
+    int slices = slices_of(p->cols) > 2 ? slices_of(p->cols) / 2 : slices_of(p->cols);
+    int nt = p->per_item / TILE_COLS;
     k.tiles = p->rows / TILE_ROWS;
     auto kernel = nt == 1 ? expert_tiles<1> : nt == 2 ? expert_tiles<2> : expert_tiles<4>;
-    launch(b->stream, "expert_tiles", kernel, dim3((unsigned)k.tiles * matrices, items_max(p)),
+    launch(b, "expert_tiles", kernel, dim3((unsigned)k.tiles * matrices, items_max(p)),
            (unsigned)(slices * WARP), shared_bytes(slices, nt), k);
 }

@@ -82,13 +82,36 @@ static __device__ inline float e4m3_value(uint8_t code)
     return __half2float(__ushort_as_half((uint16_t)fp8_pair(code)));
 }
 
-/* A weight is read once: in the L1 it would stand where the tokens' rows are. */
+/* A weight is read once: in the L1 it would stand where the tokens' rows are.  Volatile, as all
+ * loads of weights: what is asked for in front of grid_begin must not move behind it. */
 static __device__ inline uint4 load_once(const void *from)
 {
     uint4 v;
-    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-        : "l"(from));
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from));
+    return v;
+}
+
+/* Scales: their neighbours are other lanes'. */
+static __device__ inline uint32_t load_scales(const uint32_t *from)
+{
+    uint32_t v;
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
+    return v;
+}
+
+static __device__ inline uint2 load_scales(const uint2 *from)
+{
+    uint2 v;
+    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
+    return v;
+}
+
+static __device__ inline uint32_t load_scale(const uint8_t *from)
+{
+    uint32_t v;
+    asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(from));
     return v;
 }
 
@@ -97,7 +120,7 @@ template <enum store S> struct lane_row {
     static constexpr bool FOUR_BITS = S == STORE_FP4 || S == STORE_NVFP4;
     static constexpr int LOADS = FOUR_BITS ? 1 : S == STORE_FP8 ? 2 : 4;
     uint4 raw[LOADS];
-    uint32_t scales; /* of the four units, if they have their own */
+    uint32_t scales; /* of the four units if they have their own, or of the chunk */
 
     __device__ inline void load(const struct weight &w, int row, int chunk, int t)
     {
@@ -107,9 +130,9 @@ template <enum store S> struct lane_row {
             at += chunks * (CHUNK / 2) + 16 * t;
             raw[0] = load_once(at);
             if (S == STORE_FP4) {
-                scales = __ldg((const uint32_t *)w.scale + chunks);
+                scales = load_scales((const uint32_t *)w.scale + chunks);
             } else { /* a unit's 32 values of all four lanes have two */
-                uint2 all = __ldg((const uint2 *)w.scale + chunks);
+                uint2 all = load_scales((const uint2 *)w.scale + chunks);
                 scales = __byte_perm(all.x, all.y, t < 2 ? 0x6420 : 0x7531);
             }
         } else if (S == STORE_FP8) {

@@ -78,7 +78,7 @@ bool cuda_replay(struct backend *base, const void *key, size_t bytes)
     struct recording *step = recording_find(r, key, bytes);
     step->used = ++r->clock;
     if (step->exec != NULL) {
-        CUDA_CHECK(cudaGraphLaunch(step->exec, b->stream));
+        CUDA_CHECK(cudaGraphLaunch(step->exec, stream_of(b)));
         return true;
     }
     if (step->key == NULL) {
@@ -89,7 +89,7 @@ bool cuda_replay(struct backend *base, const void *key, size_t bytes)
         return false;
     }
     r->open = step;
-    CUDA_CHECK(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal));
+    CUDA_CHECK(cudaStreamBeginCapture(stream_of(b), cudaStreamCaptureModeThreadLocal));
     return false;
 }
 
@@ -101,8 +101,8 @@ void cuda_replay_end(struct backend *base)
         return;
     b->recordings->open = NULL;
     cudaGraph_t graph;
-    CUDA_CHECK(cudaStreamEndCapture(b->stream, &graph));
+    CUDA_CHECK(cudaStreamEndCapture(stream_of(b), &graph));
     CUDA_CHECK(cudaGraphInstantiate(&step->exec, graph, 0));
     CUDA_CHECK(cudaGraphDestroy(graph));
-    CUDA_CHECK(cudaGraphLaunch(step->exec, b->stream));
+    CUDA_CHECK(cudaGraphLaunch(step->exec, stream_of(b)));
 }

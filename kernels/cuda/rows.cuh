@@ -27,10 +27,12 @@ static __device__ inline void testify(const testimony &say, bool first, int row,
         uint64_t bits = (uint64_t)__double_as_longlong(parameter);
         if (rows == 0)
             continue;
-        cell->varied |= cell->launches > 0 && cell->parameters != bits;
-        cell->parameters = bits;
-        cell->launches++;
-        cell->rows += (uint64_t)rows;
+        /* kernels side by side add up; none of those has a parameter but 0, which cells begin with
+         */
+        uint64_t before = atomicExch((unsigned long long *)&cell->parameters, bits);
+        if (atomicAdd((unsigned long long *)&cell->launches, 1) > 0 && before != bits)
+            cell->varied = true;
+        atomicAdd((unsigned long long *)&cell->rows, (unsigned long long)rows);
     }
 }
 
@@ -177,6 +179,14 @@ static __device__ inline enum round warp_round_nvfp4(float all, float x[4])
 static __device__ inline void load4(const float *p, float x[4])
 {
     float4 v = *(const float4 *)p;
+    x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+}
+
+/* Four values that an earlier kernel may have written since this multiprocessor read them last: of
+ * kernels that read in front of grid_begin, past the L1. */
+static __device__ inline void load4_fresh(const float *p, float x[4])
+{
+    float4 v = __ldcg((const float4 *)p);
     x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
 }
 

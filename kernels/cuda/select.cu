@@ -9,7 +9,7 @@
 #include "kernels/cuda/rows.cuh"
 
 /* Keys of a block when four threads share one, and when none is shared. */
-#define SHARED_KEYS 64
+#define SHARED_KEYS 32
 #define ALONE_KEYS  128
 #define QUARTERS    4
 /* Tokens from which on the multiprocessors are busy without sharing. */
@@ -88,8 +88,8 @@ static __global__ void __launch_bounds__(KEYS *SHARES)
     int32_t share = warp_id() / (KEYS / WARP), each = ceil_div(p.heads, QUARTERS);
     if (key0 >= n || n <= p.topk) /* all of a few are selected, whatever they score */
         return;
-    for (int i = (int)threadIdx.x; i < p.heads * INDEX_HEAD_DIM; i += KEYS * SHARES)
-        queries[i] = p.q[t * p.heads * INDEX_HEAD_DIM + i];
+    for (int i = (int)threadIdx.x * 4; i < p.heads * INDEX_HEAD_DIM; i += KEYS * SHARES * 4)
+        *(float4 *)(queries + i) = *(const float4 *)(p.q + t * p.heads * INDEX_HEAD_DIM + i);
     __syncthreads();
     float k[INDEX_HEAD_DIM];
     const float *row = p.keys + (int64_t)min(key0 + mine, n - 1) * INDEX_HEAD_DIM;
@@ -272,10 +272,10 @@ void cuda_index_select(struct backend *base, const struct index_select_params *p
         int32_t n = p->n - token < held ? p->n - token : held;
         if (most > p->topk) { /* else everything visible is selected, whatever it scores */
             dim3 grid((unsigned)(stride / keys), (unsigned)n);
-            launch(b->stream, "score_keys", score, grid, (unsigned)threads, shared, *p, token,
-                   stride, b->index_scores, say);
+            launch(b, "score_keys", score, grid, (unsigned)threads, shared, *p, token, stride,
+                   b->index_scores, say);
         }
-        launch(b->stream, "select_best", select, (unsigned)n, SELECT_THREADS, 0, *p, token, stride,
+        launch(b, "select_best", select, (unsigned)n, SELECT_THREADS, 0, *p, token, stride,
                b->index_scores, say);
     }
 }

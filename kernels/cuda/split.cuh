@@ -9,9 +9,10 @@
 #include "kernels/cuda/rows.cuh"
 
 /* Up to three float16 numbers a value, after division by a power of two that brings the largest of
- * the chunk to 2^14..2^15.  What is 2^39 times smaller than that is lost.  @return parts needed */
+ * the chunk to 2^14..2^15.  What is 2^39 times smaller than that is lost.
+ * most: parts that are written, where more are not needed.  @return parts needed */
 static __device__ inline int split_half(const float x[4], const struct operand &o, int64_t row,
-                                        int64_t at, int chunk, int chunks)
+                                        int64_t at, int chunk, int chunks, int most)
 {
     float amax = 0;
     for (int i = 0; i < 4; i++)
@@ -25,7 +26,7 @@ static __device__ inline int split_half(const float x[4], const struct operand &
     float rest[4];
     for (int i = 0; i < 4; i++)
         rest[i] = x[i] * inverse;
-    for (int part = 0; part < OPERAND_PARTS; part++) {
+    for (int part = 0; part < most; part++) {
         uint16_t bits[4];
         for (int i = 0; i < 4; i++) {
             __half h = __float2half_rn(rest[i]);

@@ -30,23 +30,33 @@ static mix_rounds mix_rounds_of(enum precision_HC_MIX mix)
     return MIXES[mix];
 }
 
-/* A thread's part of row . flat: in double, or of rounded operands in float32. */
-static __device__ double mix_dot(const float *flat, const float *row, int32_t cols, enum round in,
-                                 enum round *did)
+#define MIX_STEP (STREAM_THREADS * 4)
+
+/* A thread's next loads of a row. */
+static __device__ inline void mix_load(const float *row, int32_t at, int32_t cols,
+                                       float v[MIX_LOADS][4])
 {
-    constexpr int32_t STEP = STREAM_THREADS * 4;
+#pragma unroll
+    for (int k = 0; k < MIX_LOADS; k++) {
+        float4 none = {};
+        *(float4 *)v[k] =
+            at + k * MIX_STEP < cols ? *(const float4 *)(row + at + k * MIX_STEP) : none;
+    }
+}
+
+/* A thread's part of row . flat: in double, or of rounded operands in float32.
+ * w: the first loads of row */
+static __device__ double mix_dot(const float *flat, const float *row, int32_t cols, enum round in,
+                                 float w[MIX_LOADS][4], enum round *did)
+{
     double sum = 0;
     float sum_rounded = 0;
     *did = ROUND_NONE;
-    for (int32_t at = (int32_t)threadIdx.x * 4; at < cols; at += MIX_LOADS * STEP) {
-        float v[MIX_LOADS][4] = {}, w[MIX_LOADS][4] = {};
-#pragma unroll
-        for (int k = 0; k < MIX_LOADS; k++) {
-            if (at + k * STEP < cols) {
-                load4(flat + at + k * STEP, v[k]);
-                load4(row + at + k * STEP, w[k]);
-            }
-        }
+    for (int32_t at = (int32_t)threadIdx.x * 4; at < cols; at += MIX_LOADS * MIX_STEP) {
+        alignas(16) float v[MIX_LOADS][4];
+        mix_load(flat, at, cols, v);
+        if (at >= MIX_LOADS * MIX_STEP)
+            mix_load(row, at, cols, w);
 #pragma unroll
         for (int k = 0; k < MIX_LOADS; k++) {
             if (in != ROUND_NONE) { /* of single values: no lane needs another */
@@ -77,11 +87,16 @@ static __global__ void mix_rows(const float *fn, int32_t rows, int32_t cols, con
     __shared__ double shared[STREAM_THREADS / WARP];
     int32_t r = (int32_t)blockIdx.x, n = cols / MIX_PARTS;
     int64_t part = (int64_t)blockIdx.z * n;
-    grid_begin();
     const float *flat = streams + (int64_t)blockIdx.y * cols + part;
     const float *row = r < rows ? fn + (int64_t)r * cols + part : flat;
+    alignas(16) float w[MIX_LOADS][4];
+    if (r < rows) /* these do not depend on other kernels */
+        mix_load(row, (int32_t)threadIdx.x * 4, n, w);
+    grid_begin();
+    if (r == rows)
+        mix_load(row, (int32_t)threadIdx.x * 4, n, w);
     enum round did;
-    double sum = mix_dot(flat, row, n, r < rows ? in : ROUND_NONE, &did);
+    double sum = mix_dot(flat, row, n, r < rows ? in : ROUND_NONE, w, &did);
     testify(say, first_thread(), ROW_HC_MIX, value_of_mix(did));
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0)
@@ -93,7 +108,7 @@ static void mixes_run(struct cuda_backend *b, const struct tensor *fn, const flo
 {
     dim3 grid((unsigned)fn->rows + 1, (unsigned)say.n, MIX_PARTS);
     ASSERT(fn->cols % (MIX_PARTS * CHUNK) == 0);
-    launch(b->stream, "mix_rows", mix_rows, grid, STREAM_THREADS, 0, weight_floats(b, fn), fn->rows,
+    launch(b, "mix_rows", mix_rows, grid, STREAM_THREADS, 0, weight_floats(b, fn), fn->rows,
            fn->cols, streams, in, b->mixes, say);
 }
 
@@ -145,21 +160,37 @@ static __device__ double warp_sinkhorn(double k)
     return k;
 }
 
+/* Four values of each stream, from `at` on; nothing beyond the row. */
+static __device__ inline void streams_load(const float *streams, int32_t at, int32_t hidden,
+                                           float v[HC_MULT][4])
+{
+#pragma unroll
+    for (int j = 0; j < HC_MULT && at < hidden; j++)
+        load4_fresh(streams + (int64_t)j * hidden + at, v[j]);
+}
+
+/* Where this lane's first chunk of a row begins that `blocks` blocks share. */
+static __device__ inline int32_t mix_first(int first)
+{
+    return (first * (STREAM_THREADS / WARP) + warp_id()) * CHUNK + lane_id() * 4;
+}
+
 /* Warps of block `first` of `blocks` that share a row of `hidden`, a chunk each at a time:
- * out = sum over streams of pre[j] * streams[j] */
-static __device__ enum round mix_down(const float *streams, const double *pre, int32_t hidden,
-                                      enum round round, int first, int blocks, float *out)
+ * out = sum over streams of pre[j] * streams[j];  ahead: streams of the first chunk */
+static __device__ enum round mix_down(const float *streams, float ahead[HC_MULT][4],
+                                      const double *pre, int32_t hidden, enum round round,
+                                      int first, int blocks, float *out)
 {
     enum round did = ROUND_NONE;
-    for (int32_t chunk = first * (STREAM_THREADS / WARP) + warp_id(); chunk < hidden / CHUNK;
-         chunk += blocks * (STREAM_THREADS / WARP)) {
-        int32_t at = chunk * CHUNK + lane_id() * 4;
+    for (int32_t at = mix_first(first); at < hidden;
+         at += blocks * (STREAM_THREADS / WARP) * CHUNK) {
         double sum[4] = {};
         float v[4];
+        if (at != mix_first(first))
+            streams_load(streams, at, hidden, ahead);
         for (int j = 0; j < HC_MULT; j++) {
-            load4(streams + (int64_t)j * hidden + at, v);
             for (int i = 0; i < 4; i++)
-                sum[i] += (double)v[i] * pre[j];
+                sum[i] += (double)ahead[j][i] * pre[j];
         }
         for (int i = 0; i < 4; i++)
             v[i] = (float)sum[i];
@@ -196,10 +227,14 @@ static __device__ void post_and_comb(const double *mixes, const float *scale, co
 static __global__ void pre_tokens(const double *mixes, const float *scale, const float *bias,
                                   struct hc_pre_params p, enum round mix_out, struct testimony say)
 {
-    grid_begin();
     __shared__ double pre[HC_MULT];
     int64_t t = blockIdx.x;
     const double *mine = mixes + t * MIX_PARTS * (HC_MIX + 1);
+    const float *streams = p.streams + t * HC_MULT * p.hidden;
+    float ahead[HC_MULT][4];
+    if (blockIdx.y > 0) /* mix_rows has read them too: they are there when its blocks are */
+        streams_load(streams, mix_first((int)blockIdx.y - 1), p.hidden, ahead);
+    grid_begin();
     if (blockIdx.y == 0) {
         if (warp_id() == 0)
             post_and_comb(mine, scale, bias, p, t, rms_factor(mine, HC_MIX, HC_MULT * p.hidden),
@@ -212,8 +247,8 @@ static __global__ void pre_tokens(const double *mixes, const float *scale, const
         pre[threadIdx.x] = sigmoid(value * scale[0] + bias[threadIdx.x]) + HC_EPS;
     }
     __syncthreads();
-    enum round did = mix_down(p.streams + t * HC_MULT * p.hidden, pre, p.hidden, p.round,
-                              (int)blockIdx.y - 1, (int)gridDim.y - 1, p.out + t * p.hidden);
+    enum round did = mix_down(streams, ahead, pre, p.hidden, p.round, (int)blockIdx.y - 1,
+                              (int)gridDim.y - 1, p.out + t * p.hidden);
     testify(say, blockIdx.x == 0 && blockIdx.y == 1 && threadIdx.x == 0, ROW_ACT_STORE,
             value_of_round(did));
 }
@@ -227,7 +262,7 @@ void cuda_hc_pre(struct backend *base, const struct hc_pre_params *p)
     mix_rounds rounds = mix_rounds_of(p->mix);
     mixes_run(b, &p->fn, p->streams, rounds.in, say);
     dim3 grid((unsigned)p->n, 1 + (unsigned)ceil_div(p->hidden, CHUNK * (STREAM_THREADS / WARP)));
-    launch(b->stream, "pre_tokens", pre_tokens, grid, STREAM_THREADS, 0, b->mixes,
+    launch(b, "pre_tokens", pre_tokens, grid, STREAM_THREADS, 0, b->mixes,
            weight_floats(b, &p->scale), weight_floats(b, &p->base), *p, rounds.out, say);
 }
 
@@ -261,8 +296,7 @@ void cuda_hc_post(struct backend *base, const struct hc_post_params *p)
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->streams != p->streams_out && p->hidden % CHUNK == 0);
     dim3 grid((unsigned)(p->hidden / CHUNK), (unsigned)p->n);
-    launch(b->stream, "post_tokens", post_tokens, grid, WARP, 0, *p,
-           testimony_of(b, &p->place, p->n));
+    launch(b, "post_tokens", post_tokens, grid, WARP, 0, *p, testimony_of(b, &p->place, p->n));
 }
 
 static __global__ void head_tokens(const double *mixes, const float *scale, const float *bias,
@@ -279,8 +313,10 @@ static __global__ void head_tokens(const double *mixes, const float *scale, cons
         pre[threadIdx.x] = sigmoid(value * scale[0] + bias[threadIdx.x]) + HC_EPS;
     }
     __syncthreads();
-    enum round did = mix_down(p.streams + t * HC_MULT * p.hidden, pre, p.hidden, p.round, 0, 1,
-                              p.out + t * p.hidden);
+    const float *streams = p.streams + t * HC_MULT * p.hidden;
+    float ahead[HC_MULT][4];
+    streams_load(streams, mix_first(0), p.hidden, ahead);
+    enum round did = mix_down(streams, ahead, pre, p.hidden, p.round, 0, 1, p.out + t * p.hidden);
     testify(say, first_thread(), ROW_ACT_STORE, value_of_round(did));
 }
 
@@ -292,7 +328,7 @@ void cuda_hc_head(struct backend *base, const struct hc_head_params *p)
     struct testimony say = testimony_of(b, &p->place, p->n);
     mix_rounds rounds = mix_rounds_of(p->mix);
     mixes_run(b, &p->fn, p->streams, rounds.in, say);
-    launch(b->stream, "head_tokens", head_tokens, (unsigned)p->n, STREAM_THREADS, 0, b->mixes,
+    launch(b, "head_tokens", head_tokens, (unsigned)p->n, STREAM_THREADS, 0, b->mixes,
            weight_floats(b, &p->scale), weight_floats(b, &p->base), *p, rounds.out, say);
 }
 
@@ -318,6 +354,5 @@ void cuda_mtp_join(struct backend *base, const struct mtp_join_params *p)
     struct cuda_backend *b = cuda_of(base);
     ASSERT(p->hidden % CHUNK == 0);
     dim3 grid((unsigned)(p->hidden / CHUNK), (unsigned)(p->n * HC_MULT));
-    launch(b->stream, "join_tokens", join_tokens, grid, WARP, 0, *p,
-           testimony_of(b, &p->place, p->n));
+    launch(b, "join_tokens", join_tokens, grid, WARP, 0, *p, testimony_of(b, &p->place, p->n));
 }

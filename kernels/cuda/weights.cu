@@ -195,7 +195,7 @@ static void bytes_bring(struct cuda_backend *b, void *device, const void *host, 
 {
     const struct synth_table *made = b->weights->made;
     if (made == NULL) {
-        CUDA_CHECK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, b->stream));
+        CUDA_CHECK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_of(b)));
         return;
     }
     const struct synth_part *part = synth_find(made, host);
@@ -204,8 +204,8 @@ static void bytes_bring(struct cuda_backend *b, void *device, const void *host, 
     ASSERT(bytes <= part->bytes - offset && offset % synth_width(part->made.kind) == 0);
     int64_t blocks = ceil_div((int64_t)bytes, 8 * MADE_THREADS);
     made_bytes<<<(unsigned)(blocks < MADE_BLOCKS_MAX ? blocks : MADE_BLOCKS_MAX), MADE_THREADS, 0,
-                 b->stream>>>((uint8_t *)device, (int64_t)bytes, part->made,
-                              offset / synth_width(part->made.kind));
+                 stream_of(b)>>>((uint8_t *)device, (int64_t)bytes, part->made,
+                                 offset / synth_width(part->made.kind));
     launched("made_bytes");
 }
 
@@ -217,8 +217,8 @@ static void *copy_data(struct cuda_backend *b, const struct tensor *t)
     if (t->store == STORE_FP4 || t->store == STORE_NVFP4) {
         ASSERT(t->cols % CHUNK == 0);
         int64_t words = (int64_t)(bytes / 4);
-        fp4_reorder<<<(unsigned)ceil_div(words, 256), 256, 0, b->stream>>>((uint32_t *)device,
-                                                                           words);
+        fp4_reorder<<<(unsigned)ceil_div(words, 256), 256, 0, stream_of(b)>>>((uint32_t *)device,
+                                                                              words);
         launched("fp4_reorder");
     }
     return device;
@@ -243,7 +243,7 @@ struct weight weight_get(struct cuda_backend *b, const struct tensor *t)
         map_add(b->weights, t->data, (void *)w.data);
         /* kernels may read weights in front of grid_begin */
         if (!b->weights->loading)
-            CUDA_CHECK(cudaStreamSynchronize(b->stream));
+            CUDA_CHECK(cudaStreamSynchronize(stream_of(b)));
     }
     if (t->scale == NULL)
         return w;
@@ -276,8 +276,8 @@ const struct expert_weights *weight_experts(struct cuda_backend *b, const struct
                     weight_get(b, &experts[e].w3)};
     void *device = device_take(b->weights, (size_t)n * sizeof *table);
     CUDA_CHECK(cudaMemcpyAsync(device, table, (size_t)n * sizeof *table, cudaMemcpyHostToDevice,
-                               b->stream));
-    CUDA_CHECK(cudaStreamSynchronize(b->stream));
+                               stream_of(b)));
+    CUDA_CHECK(cudaStreamSynchronize(stream_of(b)));
     free(table);
     map_add(b->weights, experts, device);
     return (const struct expert_weights *)device;
@@ -340,7 +340,7 @@ const char *cuda_load(struct backend *base, const struct load_params *p)
         weight_get(b, &p->tensors[i]);
     for (int32_t block = 0; block < p->blocks; block++)
         weight_experts(b, p->experts[block], p->n_experts);
-    CUDA_CHECK(cudaStreamSynchronize(b->stream));
+    CUDA_CHECK(cudaStreamSynchronize(stream_of(b)));
     map->loading = false;
     CUDA_CHECK(cudaMemGetInfo(&left, &all));
     fprintf(stderr, "GPU %d: %.1f GiB of weights in %.2f s; %.1f of %.1f GiB of memory are free\n",
