@@ -173,6 +173,8 @@
 #define CONSOLE_LINE_BYTES   256 /* three command words of CONTROL_WORD_BYTES would not be typed */
 #define CONSOLE_HISTORY      32  /* lines kept */
 #define CONSOLE_COMMANDS_MAX 32
+#define CONSOLE_PHRASES_MAX  160 /* that a tab completes: a command, and what may follow it */
+#define CONSOLE_PHRASE_BYTES 32
 #define CONSOLE_IDLE_S       900 /* without a key typed, the session ends; at most an hour */
 #define CONSOLE_IDLE_S_MAX   3600
 #define CONSOLE_WHO_BYTES    64      /* names of SSH keys */

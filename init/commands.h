@@ -38,7 +38,9 @@ struct command {
     const char *looks; /* words behind the name that change nothing, "-": none at all, "*": any */
     bool confirm;      /* asked for a `yes` when typed at the prompt */
     const char *takes; /* the word behind which a file follows, "": none, NULL: never */
-    const char *args, *help;
+    const char *alone; /* what is meant when nothing follows; NULL: that itself */
+    const char *args;  /* the ways to go on, divided by " | " */
+    const char *help;  /* within a line, behind the name */
 };
 
 /** The row of that index, NULL behind the last one. */
@@ -46,6 +48,19 @@ const struct command *command_at(size_t i);
 
 /** The row of that name, or NULL. */
 const struct command *command_find(const char *name);
+
+/** The i-th way to go on behind the name, and its bytes; NULL behind the last one. */
+const char *command_way(const struct command *command, size_t i, size_t *n);
+
+/** The word that the i-th way begins with, and its bytes; 0: it begins with a value, or there is no
+ * such way (*verb is NULL). */
+size_t command_verb(const struct command *command, size_t i, const char **verb);
+
+/** Appends what the command is for, every way to write it, and who may. */
+void command_explain(const struct command *command, struct text *out);
+
+/** Adds the word that is meant when the name stands alone. */
+void command_complete(const struct command *command, struct request *request);
 
 /** Whether the request changes something, as opposed to a look. */
 bool command_changes(const struct command *command, const struct request *request);

@@ -183,14 +183,21 @@ static bool run_both(const struct console *c, const struct request *request)
     return ok;
 }
 
-static bool run_help(const struct console *c)
+static bool run_help(const struct console *c, const struct request *request)
 {
     char bytes[CONSOLE_ANSWER_BYTES / 64], line[CONSOLE_ANSWER_BYTES / 32];
     struct text t = text_over(bytes, sizeof bytes), answer = text_over(line, sizeof line);
-    for (size_t i = 0; command_at(i) != NULL; i++) {
-        const struct command *command = command_at(i);
-        text_printf(&t, "%-13s %-42s %s\n", command->name, command->args, command->help);
+    const struct command *asked = request->count > 1 ? command_find(request->word[1]) : NULL;
+    if (request->count > 1 && asked == NULL) {
+        print_failure(c, request->word[1], "unknown command, try help");
+        return false;
     }
+    for (size_t i = 0; asked == NULL && command_at(i) != NULL; i++)
+        text_printf(&t, "%-13s %s\n", command_at(i)->name, command_at(i)->help);
+    if (asked != NULL)
+        command_explain(asked, &t);
+    else
+        text_printf(&t, "help COMMAND says how one is written; a tab completes\n");
     answer_write(&answer, true, t.data, t.len, NULL, 0);
     if (c->json)
         print_bytes(answer.data, answer.len);
@@ -235,9 +242,10 @@ static bool pass_on(const struct console *asked, const struct command *command,
                     struct request *request);
 
 /* Everything that the box says of itself, one command after the other; what fails says so. */
-static bool run_support(const struct console *c)
+static bool run_support(const struct console *c, const struct request *asked)
 {
     struct console own = *c;
+    (void)asked;
     own.masks = true;
     own.json = false;
     for (size_t i = 0; support_command(i) != NULL; i++) {
@@ -262,13 +270,16 @@ static bool key_typed(void)
 
 /* At a terminal until a key is typed, as long as a session may be idle; else two samples, one view.
  */
-static bool run_top(const struct console *c)
+static bool run_top(const struct console *c, const struct request *asked)
 {
     static struct top top;
     char bytes[2048];
     bool live = isatty(STDIN_FILENO);
     int rounds = live ? c->idle_s * 1000 / TOP_PERIOD_MS : 2;
     struct request request = {.count = 1, .word = {"status"}};
+    (void)asked;
+    if (c->json) /* what the view is drawn from */
+        return run_single(c, SERVERS[TARGET_ENGINE].name, c->path[TARGET_ENGINE], &request);
     memset(&top, 0, sizeof top);
     for (int i = 0; i < rounds; i++) {
         struct text t = text_over(bytes, sizeof bytes);
@@ -290,23 +301,24 @@ static bool run_top(const struct console *c)
     return true;
 }
 
-static bool run_nothing(const struct console *c)
+static bool run_nothing(const struct console *c, const struct request *asked)
 {
-    (void)c;
+    (void)c, (void)asked;
     return true;
 }
 
-static bool run_local(const struct console *c, const struct command *command)
+static bool run_local(const struct console *c, const struct command *command,
+                      const struct request *request)
 {
     static const struct {
         const char *name;
-        bool (*run)(const struct console *c);
+        bool (*run)(const struct console *c, const struct request *request);
     } LOCAL[] = {
         {"top", run_top}, {"support", run_support}, {"help", run_help}, {"exit", run_nothing}};
     size_t i = 0;
     while (strcmp(LOCAL[i].name, command->name) != 0)
         assert(++i < sizeof LOCAL / sizeof LOCAL[0]);
-    return LOCAL[i].run(c);
+    return LOCAL[i].run(c, request);
 }
 
 static bool pass_on(const struct console *asked, const struct command *command,
@@ -323,7 +335,7 @@ static bool pass_on(const struct console *asked, const struct command *command,
     if (target == TARGET_BOTH)
         return run_both(c, request);
     if (target == TARGET_LOCAL)
-        return run_local(c, command);
+        return run_local(c, command, request);
     const char *who = SERVERS[target].name, *path = c->path[target];
     if (path == NULL) {
         print_failure(c, who, "no socket given");
@@ -360,6 +372,7 @@ static const struct command *parse(const struct console *c, const char *line, si
         print_failure(c, request->word[0], "unknown command, try help");
         return NULL;
     }
+    command_complete(command, request);
     if (command_allowed(command, request, c->role))
         return command;
     char why[CONSOLE_LINE_BYTES];
@@ -386,6 +399,13 @@ struct terminal {
     const struct console *console;
     const struct command *asked; /* waits for its `yes`, or NULL */
     struct request request;      /* of that command */
+};
+
+/* The list ends with NULL. */
+struct phrases {
+    size_t count;
+    const char *list[CONSOLE_PHRASES_MAX + 1];
+    char bytes[CONSOLE_PHRASES_MAX][CONSOLE_PHRASE_BYTES];
 };
 
 static void show(const struct text *screen)
@@ -444,16 +464,44 @@ static bool take_byte(struct terminal *t, char byte)
     return true;
 }
 
+/* Adds "NAME VERB", or the name alone; what does not fit is not completed. */
+static void add_phrase(struct phrases *p, const char *name, const char *verb, size_t n)
+{
+    if (p->count == CONSOLE_PHRASES_MAX)
+        return;
+    char *phrase = p->bytes[p->count];
+    int length = snprintf(phrase, CONSOLE_PHRASE_BYTES, "%s%s%.*s", name, n > 0 ? " " : "", (int)n,
+                          n > 0 ? verb : "");
+    if (length < CONSOLE_PHRASE_BYTES)
+        p->list[p->count++] = phrase;
+}
+
+/* Everything that a tab completes: commands, what may follow them, and `help` of each. */
+static const char *const *make_phrases(void)
+{
+    static struct phrases p;
+    const char *verb;
+    for (size_t i = 0; command_at(i) != NULL; i++) {
+        const struct command *command = command_at(i);
+        add_phrase(&p, command->name, NULL, 0);
+        for (size_t k = 0; command_way(command, k, &(size_t){0}) != NULL; k++) {
+            size_t n = command_verb(command, k, &verb);
+            if (n > 0)
+                add_phrase(&p, command->name, verb, n);
+        }
+    }
+    for (size_t i = 0; command_at(i) != NULL; i++)
+        add_phrase(&p, "help", command_at(i)->name, strlen(command_at(i)->name));
+    return p.list;
+}
+
 static void run_terminal(const struct console *c)
 {
     static struct terminal terminal;
-    static const char *words[CONSOLE_COMMANDS_MAX + 1];
     struct termios cooked, raw;
     char bytes[SCREEN_BYTES], input[64];
-    for (size_t i = 0; command_at(i) != NULL; i++)
-        words[i] = command_at(i)->name;
     terminal.console = c;
-    line_editor_init(&terminal.editor, PROMPT, words);
+    line_editor_init(&terminal.editor, PROMPT, make_phrases());
     tcgetattr(STDIN_FILENO, &cooked);
     raw = cooked;
     raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG | IEXTEN);

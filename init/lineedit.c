@@ -6,11 +6,11 @@
 #define CTRL(letter) ((letter) - '@')
 #define DELETE_KEY   0x7f
 
-void line_editor_init(struct line_editor *e, const char *prompt, const char *const *words)
+void line_editor_init(struct line_editor *e, const char *prompt, const char *const *phrases)
 {
     memset(e, 0, sizeof *e);
     e->prompt = prompt;
-    e->words = words;
+    e->phrases = phrases;
 }
 
 /* Draws the whole line again: the one way that is right after every change. */
@@ -60,24 +60,71 @@ static void recall(struct line_editor *e, int step)
     memcpy(e->line, line, e->len + 1);
 }
 
-/* Completes the first word when exactly one command begins like it. */
-static void complete(struct line_editor *e)
+/* Where the word of `phrase` ends that the line's end is in; the phrase begins like the line. */
+static size_t word_end(const struct line_editor *e, const char *phrase)
 {
-    const char *only = NULL;
-    if (e->cursor != e->len || e->len == 0)
-        return;
-    for (const char *const *w = e->words; *w != NULL; w++) {
-        if (strncmp(*w, e->line, e->len) != 0)
+    return e->len + strcspn(phrase + e->len, " ");
+}
+
+/* The phrases that begin like the line, by their next word: how many bytes they have in common, and
+ * whether two of them part there. */
+static size_t in_common(const struct line_editor *e, const char **first, bool *part)
+{
+    size_t common = 0;
+    *first = NULL;
+    *part = false;
+    for (const char *const *p = e->phrases; *p != NULL; p++) {
+        if (strncmp(*p, e->line, e->len) != 0)
             continue;
-        if (only != NULL)
-            return;
-        only = *w;
+        size_t end = word_end(e, *p), same = e->len;
+        if (*first == NULL) {
+            *first = *p;
+            common = end;
+            continue;
+        }
+        while (same < end && same < common && (*p)[same] == (*first)[same])
+            same++;
+        *part = *part || same < end || same < word_end(e, *first);
+        common = same;
     }
-    if (only == NULL || strlen(only) >= CONSOLE_LINE_BYTES)
+    return common;
+}
+
+/* One below the other would push the screen away, so in a row; the next word of each, once. */
+static void show_choices(const struct line_editor *e, struct text *screen)
+{
+    const char *before = "";
+    size_t start = e->len, length = 0;
+    while (start > 0 && e->line[start - 1] != ' ')
+        start--;
+    for (const char *const *p = e->phrases; *p != NULL; p++) {
+        if (strncmp(*p, e->line, e->len) != 0)
+            continue;
+        size_t n = word_end(e, *p) - start;
+        if (n == 0 || (n == length && strncmp(before, *p + start, n) == 0))
+            continue;
+        text_printf(screen, "%s%.*s", length == 0 ? "\n" : "  ", (int)n, *p + start);
+        before = *p + start;
+        length = n;
+    }
+    text_printf(screen, "\n");
+}
+
+static void complete(struct line_editor *e, struct text *screen)
+{
+    const char *first;
+    bool part;
+    if (e->cursor != e->len)
         return;
-    for (const char *p = only + e->len; *p != '\0'; p++)
-        insert(e, *p);
-    insert(e, ' ');
+    size_t common = in_common(e, &first, &part), before = e->len;
+    if (first == NULL || common >= CONSOLE_LINE_BYTES)
+        return;
+    for (size_t i = before; i < common; i++)
+        insert(e, first[i]);
+    if (!part && e->len > 0)
+        insert(e, ' ');
+    else if (common == before)
+        show_choices(e, screen);
 }
 
 static void control_key(struct line_editor *e, char byte)
@@ -109,9 +156,6 @@ static void control_key(struct line_editor *e, char byte)
         break;
     case CTRL('N'):
         recall(e, -1);
-        break;
-    case CTRL('I'):
-        complete(e);
         break;
     case CTRL('H'):
     case DELETE_KEY:
@@ -205,6 +249,8 @@ enum edit_event line_editor_feed(struct line_editor *e, char byte, struct text *
     }
     if (printable)
         insert(e, byte);
+    else if (byte == CTRL('I'))
+        complete(e, screen);
     else
         control_key(e, byte);
     redraw(e, screen);

@@ -20,7 +20,7 @@ enum edit_event {
 
 struct line_editor {
     const char *prompt;                /* borrows */
-    const char *const *words;          /* borrows: completions of the first word, NULL-terminated */
+    const char *const *phrases;        /* borrows: lines to complete to, NULL-terminated */
     char line[CONSOLE_LINE_BYTES + 1]; /* NUL-terminated */
     size_t len, cursor;
     int escape;     /* bytes of an escape sequence seen: 0 none, 1 ESC, 2 ESC [, 3 ESC [ digit */
@@ -30,8 +30,12 @@ struct line_editor {
     int history_count, history_at; /* shown entry, counted back from the newest; 0: the new line */
 };
 
-/** An empty editor without history. */
-void line_editor_init(struct line_editor *e, const char *prompt, const char *const *words);
+/**
+ * An empty editor without history.  `phrases` are beginnings of lines, words divided by one blank:
+ * a tab completes the word at the end of the line as far as all agree, and shows them where they
+ * part.
+ */
+void line_editor_init(struct line_editor *e, const char *prompt, const char *const *phrases);
 
 /** Feeds one byte; what the terminal must show is added to `screen`. */
 enum edit_event line_editor_feed(struct line_editor *e, char byte, struct text *screen);

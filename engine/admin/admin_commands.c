@@ -22,6 +22,24 @@ const char *call_time(int64_t seconds, char out[CALL_TIME_BYTES])
     return out;
 }
 
+void list_begin(struct call *call, const char *name)
+{
+    buf_printf(&call->data, "{\"%s\": [", name);
+    call->listed = 0;
+}
+
+void list_next(struct call *call)
+{
+    buf_puts(&call->data, call->listed++ == 0 ? "{" : ", {");
+}
+
+void list_end(struct call *call, const char *none)
+{
+    buf_puts(&call->data, "]}");
+    if (call->listed == 0)
+        buf_puts(&call->text, none);
+}
+
 /* ---- status --------------------------------------------------------------------------------- */
 
 /* Resident memory of this process, 0 when the system does not say. */
@@ -171,14 +189,14 @@ static bool run_status(struct call *call)
 
 /* ---- keys ----------------------------------------------------------------------------------- */
 
-/* A key as it is listed: {"id", "name", LIMIT: VALUE ...}. */
+/* A key as it is listed: "id", "name", LIMIT: VALUE ...} */
 static void dump_key(struct call *call, const struct key *key)
 {
     struct buf value = {0};
     buf_printf(&call->text, "%s  %s", key->id, key->name);
     key_limits_print(&key->limits, &call->text);
     buf_puts(&call->text, "\n");
-    buf_printf(&call->data, "{\"id\": \"%s\", \"name\": ", key->id);
+    buf_printf(&call->data, "\"id\": \"%s\", \"name\": ", key->id);
     json_dump_string(&call->data, key->name, strlen(key->name)); /* plain ASCII, quotes perhaps */
     for (int i = 0; i < KEY_LIMITS; i++) {
         if (key->limits.values[i] == 0)
@@ -196,15 +214,12 @@ static bool run_keys_list(struct call *call)
 {
     struct key list[KEYS_MAX];
     int n = keys_list(call->scope->keys, list);
-    buf_puts(&call->data, "{\"keys\": [");
+    list_begin(call, "keys");
     for (int i = 0; i < n; i++) {
-        if (i > 0)
-            buf_puts(&call->data, ", ");
+        list_next(call);
         dump_key(call, &list[i]);
     }
-    buf_puts(&call->data, "]}");
-    if (n == 0)
-        buf_puts(&call->text, "no keys: the API is closed\n");
+    list_end(call, "no keys: the API is closed\n");
     return true;
 }
 

@@ -177,7 +177,8 @@ static bool run_pin(struct call *call)
     struct error err;
     if (recorder_pin(call->scope->recorder, call->args[1], &err) != OK)
         return refuse(call, &err);
-    buf_puts(&call->text, "pinned, in memory, until `audit unpin` or a restart\n");
+    buf_printf(&call->text, "%s pinned, in memory, until `audit unpin` or a restart\n",
+               strcmp(call->args[1], "next") == 0 ? "the next request will be" : "it is");
     buf_puts(&call->data, "{}");
     return true;
 }
@@ -197,30 +198,29 @@ static bool run_pins(struct call *call)
 {
     struct recording pins[RECORDER_PINS_MAX];
     int n = recorder_list(call->scope->recorder, pins);
-    buf_puts(&call->data, "{\"pins\": [");
+    list_begin(call, "pins");
     for (int i = 0; i < n; i++) {
         const struct recording *p = &pins[i];
         char when[CALL_TIME_BYTES];
+        list_next(call);
         buf_printf(&call->text, "%s  %s  %s  prompt %zu (%d reused), answer %zu, %s\n", p->id,
                    call_time(p->time_s, when), p->profile.name, p->prompt.len, (int)p->reused,
                    p->answer.len, p->ended ? "ended" : "runs");
-        buf_printf(
-            &call->data,
-            "%s{\"id\": \"%s\", \"time\": %lld, \"profile\": \"%s\", \"prompt_tokens\": %zu, "
-            "\"reused_tokens\": %d, \"answer_tokens\": %zu, \"seed\": \"%llu\", "
-            "\"ended\": %s, \"sha256\": \"%s\"}",
-            i == 0 ? "" : ", ", p->id, (long long)p->time_s, p->profile.name, p->prompt.len,
-            (int)p->reused, p->answer.len, (unsigned long long)p->sampling.seed,
-            p->ended ? "true" : "false", p->prompt_hash);
+        buf_printf(&call->data,
+                   "\"id\": \"%s\", \"time\": %lld, \"profile\": \"%s\", \"prompt_tokens\": %zu, "
+                   "\"reused_tokens\": %d, \"answer_tokens\": %zu, \"seed\": \"%llu\", "
+                   "\"ended\": %s, \"sha256\": \"%s\"}",
+                   p->id, (long long)p->time_s, p->profile.name, p->prompt.len, (int)p->reused,
+                   p->answer.len, (unsigned long long)p->sampling.seed, p->ended ? "true" : "false",
+                   p->prompt_hash);
     }
-    buf_puts(&call->data, "]}");
-    if (n == 0)
-        buf_puts(&call->text, "no request is pinned\n");
+    list_end(call, "no request is pinned\n");
     return true;
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
+/* The braces in front are the caller's. */
 static void dump_head(struct call *call, const struct archive_head *h)
 {
     char when[CALL_TIME_BYTES];
@@ -229,7 +229,7 @@ static void dump_head(struct call *call, const struct archive_head *h)
                audit_verdict_name(h->verdict), h->what, h->budget, h->profile,
                h->scheduled ? ", by schedule" : "");
     buf_printf(&call->data,
-               "{\"id\": %d, \"time\": %lld, \"state\": \"%s\", \"verdict\": \"%s\", "
+               "\"id\": %d, \"time\": %lld, \"state\": \"%s\", \"verdict\": \"%s\", "
                "\"what\": \"%s\", \"budget\": \"%s\", \"profile\": \"%s\", \"scheduled\": %s}",
                (int)h->id, (long long)h->time_s, archive_state_name(h->state),
                audit_verdict_name(h->verdict), h->what, h->budget, h->profile,
@@ -256,10 +256,9 @@ static bool run_status(struct call *call)
                " \"audits\": %llu, \"alarms\": %llu, \"last\": ",
                (int)s.id, s.step, s.done, s.steps, buf_cstr(&schedule),
                (unsigned long long)s.audits, (unsigned long long)s.alarms);
+    buf_puts(&call->data, s.last.id != 0 ? "{" : "null");
     if (s.last.id != 0)
         dump_head(call, &s.last);
-    else
-        buf_puts(&call->data, "null");
     buf_puts(&call->data, "}");
     buf_free(&schedule);
     return true;
@@ -269,14 +268,12 @@ static bool run_history(struct call *call)
 {
     struct archive_head heads[AUDIT_KEPT_MAX];
     int n = archive_list(auditor_archive(call->scope->auditor), heads);
-    buf_puts(&call->data, "{\"audits\": [");
+    list_begin(call, "audits");
     for (int i = 0; i < n; i++) {
-        buf_puts(&call->data, i == 0 ? "" : ", ");
+        list_next(call);
         dump_head(call, &heads[i]);
     }
-    buf_puts(&call->data, "]}");
-    if (n == 0)
-        buf_puts(&call->text, "no audit was run yet\n");
+    list_end(call, "no audit was run yet\n");
     return true;
 }
 
@@ -446,10 +443,10 @@ static const struct {
     {"report", " [ID] [--json | --html]", 0, 2, run_report},
     {"diff", " ID ID", 2, 2, run_diff},
     {"key", "", 0, 0, run_key},
-    {"pin", " REQUEST-ID | next", 1, 1, run_pin},
-    {"unpin", " REQUEST-ID | next", 1, 1, run_unpin},
+    {"pin", " REQUEST-ID|next", 1, 1, run_pin},
+    {"unpin", " REQUEST-ID|next", 1, 1, run_unpin},
     {"pins", "", 0, 0, run_pins},
-    {"schedule", " daily HH:MM BUDGET | off", 1, 3, run_schedule},
+    {"schedule", " daily HH:MM BUDGET|off", 1, 3, run_schedule},
 };
 
 bool run_audit(struct call *call)

@@ -18,9 +18,16 @@ struct call {
     long long uptime_s;
     const char *args[ADMIN_ARGS_MAX]; /* borrows; NUL-terminated, without control characters */
     int n_args;
+    int listed;            /* elements of the list that is being written */
     uint64_t job;          /* not 0: the answer is the result of this job (control_take) */
     struct buf text, data; /* owns */
 };
+
+/** A list in the data: list_begin writes {"NAME": [, list_next what stands in front of each element
+ *  (an object, which it opens), list_end closes both; the text says `none` when there was none. */
+void list_begin(struct call *call, const char *name);
+void list_next(struct call *call);
+void list_end(struct call *call, const char *none);
 
 /** A moment as people read it.  @unit seconds since the epoch  @return `out` */
 const char *call_time(int64_t seconds, char out[CALL_TIME_BYTES]);

@@ -96,21 +96,18 @@ static bool run_diff(struct call *call)
     struct profile a, b;
     if (!profile_of(call, call->args[1], &a) || !profile_of(call, call->args[2], &b))
         return false;
-    const char *between = "";
-    buf_puts(&call->data, "{\"rows\": [");
+    list_begin(call, "rows");
     for (int row = 0; row < PRECISION_ROWS; row++) {
         if (a.values[row] == b.values[row])
             continue;
         const char *left = profile_value_name(&a, (enum precision_row)row);
         const char *right = profile_value_name(&b, (enum precision_row)row);
         buf_printf(&call->text, "%-14s %-13s %s\n", PRECISION[row].name, left, right);
-        buf_printf(&call->data, "%s{\"row\": \"%s\", \"values\": [\"%s\", \"%s\"]}", between,
+        list_next(call);
+        buf_printf(&call->data, "\"row\": \"%s\", \"values\": [\"%s\", \"%s\"]}",
                    PRECISION[row].name, left, right);
-        between = ", ";
     }
-    buf_puts(&call->data, "]}");
-    if (call->text.len == 0)
-        buf_puts(&call->text, "no difference\n");
+    list_end(call, "no difference\n");
     return true;
 }
 
@@ -118,19 +115,18 @@ static bool run_history(struct call *call)
 {
     struct switch_event events[SWITCH_EVENTS_MAX];
     int n = store_history(call->scope->profiles, events);
-    buf_puts(&call->data, "{\"events\": [");
+    list_begin(call, "events");
     for (int i = 0; i < n; i++) {
         char when[CALL_TIME_BYTES];
+        list_next(call);
         buf_printf(&call->text, "%s  %-11s %s -> %s\n", call_time(events[i].time_s, when),
                    switch_kind_name(events[i].kind), events[i].from, events[i].to);
         buf_printf(&call->data,
-                   "%s{\"time\": %lld, \"kind\": \"%s\", \"from\": \"%s\", \"to\": \"%s\"}",
-                   i == 0 ? "" : ", ", (long long)events[i].time_s,
-                   switch_kind_name(events[i].kind), events[i].from, events[i].to);
+                   "\"time\": %lld, \"kind\": \"%s\", \"from\": \"%s\", \"to\": \"%s\"}",
+                   (long long)events[i].time_s, switch_kind_name(events[i].kind), events[i].from,
+                   events[i].to);
     }
-    buf_puts(&call->data, "]}");
-    if (n == 0)
-        buf_puts(&call->text, "nothing was switched yet\n");
+    list_end(call, "nothing was switched yet\n");
     return true;
 }
 

@@ -80,6 +80,21 @@ def usage():
         equal((code, out, err[:6]), (2, b"", b"usage:"), repr(argv))
     code, out, _ = run("-c", "help")
     equal((code, b"poweroff" in out), (0, True), "help needs no server")
+    equal([row for row in out.splitlines() if len(row) > 80], [], "lines of help that a terminal would break")
+    code, out, _ = run("-c", "help ssh-keys")
+    equal((code, b"  ssh-keys delete NAME\n" in out, b"the role admin" in out), (0, True, True), "help ssh-keys")
+    equal(run("-c", "help sh")[:2], (1, b"sh: unknown command, try help\n"), "help of what is none")
+
+
+def alone(path):
+    """A name alone means a look, which nobody records, for a viewer, too."""
+    server = Server(path, echo)
+    sockets = ("--socket", path, "--init", path)
+    for asked, meant in [("keys", ["list"]), ("keys --json", ["list"]), ("audit", ["status"]), ("net", []),
+                         ("audit pins", ["pins"])]:
+        equal(forced(sockets, "viewer", asked)[0], 0, "exit code of " + asked)
+        equal(server.requests[-1], {"command": asked.split()[0], "args": meant}, asked)
+    equal("change" in [r["command"] for r in server.requests], False, "a look was recorded")
 
 
 def waiting(path):
@@ -199,6 +214,7 @@ def terminal(path):
     t = Terminal("--socket", path, "--init", path)
     t.until(b"v4box> ")
     for typed, shown in [(b"ke\tlist\r", b"keys list\r\n"), (b"\x1b[A\r", b"keys list\r\n"),
+                         (b"help pr\t", b"prefixes  profile\r\n"), (b"\x15pr\to\ts\t", b"show  set"), (b"\x03", b"^C"),
                          (b"poweroff\r", b"type yes to do it: "), (b"y\r", b"not done"),
                          (b"poweroff\r", b"type yes to do it: "), (b"\x03", b"^C"),
                          (b"reboot\r", b"type yes to do it: "), (b"yes\r", b"reboot\r\n")]:
@@ -219,6 +235,8 @@ def live(path):
     Server(path, lambda r: line(True, "", dict(data, answer_tokens=next(tokens))))
     code, out, _ = run("--socket", path, "-c", "top")
     equal((code, out.count(b"answer tok/s"), b"\x1b" in out), (0, 1, False), "top without a terminal")
+    code, out, _ = run("--socket", path, "-c", "top --json")
+    equal((code, json.loads(out)["data"]["running"]), (0, 1), "top as JSON")
     equal(run("--socket", path + "x", "-c", "top")[:2], (1, b"engine: not running\n"), "without an engine")
     t = Terminal("--socket", path)
     t.until(b"v4box> ")
@@ -292,7 +310,7 @@ if __name__ == "__main__":
         for name, check in [("one socket", one_socket), ("both sockets", two_sockets),
                             ("--wait", waiting), ("hostile servers", hostile_servers),
                             ("pipes", pipes), ("streams", streams), ("a terminal", terminal), ("roles", roles),
-                            ("idle", idle), ("live", live), ("support", support)]:
+                            ("alone", alone), ("idle", idle), ("live", live), ("support", support)]:
             tap.check("console: " + name, check, os.path.join(folder, name.replace(" ", "-")))
         tap.check("console: usage", usage)
     tap.end()

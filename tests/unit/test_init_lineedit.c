@@ -12,7 +12,8 @@
 
 #include <cmocka.h>
 
-static const char *const WORDS[] = {"status", "stop", "log", "help", NULL};
+static const char *const WORDS[] = {"status",     "stop", "log", "log changes",
+                                    "log stored", "help", NULL};
 static struct line_editor e;
 static char bytes[65536];
 static struct text screen;
@@ -64,6 +65,10 @@ static void keys_edit_the_line(void **state)
         {"l\t", "log ", 4},
         {"st\t", "st", 2},
         {"sta\tx", "status x", 8},
+        {"s\t", "st", 2},
+        {"log s\t", "log stored ", 11},
+        {"log s\t\t", "log stored ", 11},
+        {"log  s\t", "log  s", 6},
         {"x\t", "x", 1},
         {"\t", "", 0},
     };
@@ -162,11 +167,32 @@ static void random_bytes_stay_inside(void **state)
     }
 }
 
+/* Where the phrases part a second tab shows how; what only one of them can mean is not shown. */
+static void a_tab_shows_the_choices(void **state)
+{
+    (void)state;
+    fresh();
+    TYPE("st\t");
+    assert_non_null(strstr(bytes, "\nstatus  stop\n\r> st"));
+    fresh();
+    TYPE("log \t");
+    assert_non_null(strstr(bytes, "\nchanges  stored\n\r> log "));
+    fresh();
+    TYPE("\t");
+    assert_non_null(strstr(bytes, "\nstatus  stop  log  help\n"));
+    fresh();
+    TYPE("sta\t");
+    assert_null(strchr(bytes, '\n'));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_edit_the_line),          cmocka_unit_test(lines_end),
-        cmocka_unit_test(history_is_kept_and_bounded), cmocka_unit_test(a_line_is_bounded),
+        cmocka_unit_test(a_tab_shows_the_choices),
+        cmocka_unit_test(keys_edit_the_line),
+        cmocka_unit_test(lines_end),
+        cmocka_unit_test(history_is_kept_and_bounded),
+        cmocka_unit_test(a_line_is_bounded),
         cmocka_unit_test(random_bytes_stay_inside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
