@@ -75,9 +75,14 @@ struct engine_event {
 typedef void engine_event_fn(void *user, const struct engine_event *event);
 
 struct engine_options {
-    int32_t sessions_max;  /* timelines in flight */
-    int32_t context_max;   /* tokens a timeline can hold */
-    int32_t queue_max;     /* requests waiting beyond that */
+    int32_t sessions_max; /* timelines in flight */
+    int32_t context_max;  /* tokens a timeline can hold */
+    int32_t queue_max;    /* requests waiting beyond that */
+    /* What timelines may take, in the bytes that the profiles of their requests leave.  A request
+     * starts when its prompt and the longest answer to it fit beside those that run; for that,
+     * idle timelines are given up, the oldest first.  0: sessions_max full contexts under
+     * `profile`, and at least one under whichever profile takes the most. */
+    uint64_t state_bytes;
     uint64_t prefix_bytes; /* memory of the prefix cache; 0: only whole timelines are continued */
     const struct profile *profile; /* copied; NULL: PROFILE_DEFAULT */
     /* Where the prefix cache is read from at creation and written to by engine_save; NULL: it ends
@@ -97,8 +102,8 @@ enum status MUST_CHECK engine_create(struct model *take_model, const struct engi
 void engine_destroy(struct engine *engine);
 
 /** @err ERR_CAPACITY: the queue is full, or the engine goes down; ERR_INPUT: prompt and answer do
- * not fit the context, an id is outside the vocabulary, more than STOP_IDS_MAX stop ids, or
- * sampling, top_logprobs or priority is out of range.
+ * not fit the context or state_bytes, an id is outside the vocabulary, more than STOP_IDS_MAX stop
+ * ids, or sampling, top_logprobs or priority is out of range.
  *  @return the request's number in *out (never reused) */
 enum status MUST_CHECK engine_submit(struct engine *engine, const struct engine_request *request,
                                      engine_event_fn *on_event, void *user, uint64_t *out,
@@ -141,6 +146,7 @@ struct engine_stats {
     int32_t prefix_blocks_max, prefix_tails_max; /* that it has room for */
     uint64_t prefix_evicted;
     uint64_t prefix_bytes, prefix_bytes_max; /* of both, as their profiles make them */
+    uint64_t state_bytes, state_bytes_max;   /* of timelines: planned for now, and the most */
     uint64_t session_bytes; /* of a timeline whose context is full, under the engine's profile */
     bool prefix_file;       /* one was named: engine_save has where to write to */
     int32_t prefix_saved_blocks;   /* the last engine_save wrote */

@@ -5,8 +5,8 @@
  * engine/model/forward.c is written once over this struct.  Pointers named "device" belong to the
  * backend and are never dereferenced by the caller (pointer arithmetic on rows is allowed);
  * activations are float32 rows (hyper-connection weights and rotations float64), contiguous, in the
- * shape given beside each field.  Every backend implements every operation; the one capability
- * to ask for is `packs`.  A broken shape aborts.
+ * shape given beside each field.  Every backend implements every operation; the capabilities to ask
+ * for are `packs` and `pages`.  A broken shape aborts.
  *
  * Numerics are values in the params, never a mode of the backend: `enum round` where a value is
  * stored, `precise` where it is summed: in double (or to that effect) instead of float32, and
@@ -226,6 +226,7 @@ struct compressor_pool_params {
     _Bool rotate;                                /* Hadamard over the dim channels: index.rotate */
     _Bool precise;                               /* sum */
     float *cache;                                /* device [blocks, dim], rows of `format` */
+    struct entry_pages pages;                    /* where those lie instead */
     enum entry_format format;
 };
 
@@ -242,9 +243,10 @@ struct index_query_params {
 /* (14)-(16): scores over the visible blocks of one sequence, the best topk, lowest index on ties.
  */
 struct index_select_params {
-    const float *q;       /* device [n, heads, INDEX_HEAD_DIM] */
-    const float *weights; /* device [n, heads], not yet scaled */
-    const float *keys;    /* device [blocks, INDEX_HEAD_DIM], rows of `format` */
+    const float *q;           /* device [n, heads, INDEX_HEAD_DIM] */
+    const float *weights;     /* device [n, heads], not yet scaled */
+    const float *keys;        /* device [blocks, INDEX_HEAD_DIM], rows of `format` */
+    struct entry_pages pages; /* where those lie instead */
     int32_t n;
     const int32_t *at; /* device [1]: position of the first token */
     int32_t reach;     /* no token of the call stands there or further on */
@@ -261,10 +263,11 @@ struct index_select_params {
 /* (8)-(10): one key/value vector for all heads, window and compressed entries, sink, inverse rope.
  */
 struct attention_params {
-    struct tensor sink;      /* F32 [heads] */
-    const float *q;          /* device [n, heads, HEAD_DIM] */
-    const float *ring;       /* device [ring_slots, HEAD_DIM], rows of `format` */
-    const float *compressed; /* device [blocks, HEAD_DIM], of `format`; NULL when ratio is 0 */
+    struct tensor sink;       /* F32 [heads] */
+    const float *q;           /* device [n, heads, HEAD_DIM] */
+    const float *ring;        /* device [ring_slots, HEAD_DIM], rows of `format` */
+    const float *compressed;  /* device [blocks, HEAD_DIM], of `format`; NULL when ratio is 0 */
+    struct entry_pages pages; /* where those lie instead */
     const int32_t *selected, *n_selected; /* device [n, topk], [n]; NULL: every visible block */
     const double *rope;                   /* device [n, ROPE_ROW], of the queries */
     int32_t n;
@@ -437,6 +440,9 @@ struct backend_ops {
     /* Whether rows of a timeline may lie in every form of kernels/entry.h; else all are ENTRY_F32.
      * What is computed does not depend on it. */
     _Bool packs;
+    /* Whether they may lie in pages (struct entry_pages), anywhere in memory that was reserved,
+     * which `clear` takes by multiples of PAGE_ALIGN_BYTES. */
+    _Bool pages;
 };
 
 /* Every implementation starts with this member. */

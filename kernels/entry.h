@@ -64,4 +64,22 @@ static inline void *entry_row(const void *rows, enum entry_format format, int32_
     return (uint8_t *)(uintptr_t)rows + i * (int64_t)entry_bytes(format, dim);
 }
 
+/* Rows that lie in pages, 1 << shift of them in each, `offset` bytes from its start.  `at` is NULL:
+ * they lie one behind another, and only so may a backend get them that does not take pages. */
+struct entry_pages {
+    void *const *at; /* borrows; [pages] */
+    size_t offset;
+    int32_t shift;
+};
+
+/** Row i, in pages or, without them, of `rows`. */
+static inline void *entry_find(const void *rows, const struct entry_pages *pages,
+                               enum entry_format format, int32_t dim, int64_t i)
+{
+    if (pages->at == NULL)
+        return entry_row(rows, format, dim, i);
+    const uint8_t *page = (const uint8_t *)pages->at[i >> pages->shift] + pages->offset;
+    return entry_row(page, format, dim, i & (((int64_t)1 << pages->shift) - 1));
+}
+
 #endif

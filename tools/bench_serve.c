@@ -299,6 +299,36 @@ static void bench_memory(const char *dir, int threads)
     fflush(stdout);
 }
 
+/* What a further conversation takes that begins as others do, and one that begins alone. */
+static void bench_branches(const char *dir, int threads)
+{
+    enum { BRANCHES = 8, PROMPT = LONG_PROMPT + NEXT_TURN };
+    struct engine *engine = start(dir, threads, 2 * BRANCHES + 2, 0);
+    const struct profile *official = profile_builtin_at(PROFILE_OFFICIAL);
+    double apiece[2];
+    int32_t ids[PROMPT], reused = 0;
+    for (int shared = 1; shared >= 0; shared--) {
+        double before = 0;
+        for (uint32_t i = 0; i <= BRANCHES; i++) { /* the first one touches what all have */
+            before = i == 1 ? resident_bytes() : before;
+            memcpy(ids, text(engine, shared ? 60 : 200 + i), LONG_PROMPT * sizeof *ids);
+            memcpy(ids + LONG_PROMPT, text(engine, 100 + i), NEXT_TURN * sizeof *ids);
+            first_token(engine, ids, PROMPT, shared ? 1 : 10 + i, &reused);
+            ASSERT(reused == (shared && i > 0 ? LONG_PROMPT : 0));
+        }
+        apiece[shared] = (resident_bytes() - before) / BRANCHES;
+    }
+    printf("{\"bench\": \"branches\", \"n\": %d, \"prompt\": %d, \"in_common\": %d, "
+           "\"resident_bytes_apiece\": %.0f, \"alone_bytes_apiece\": %.0f, "
+           "\"planned_bytes_apiece\": %llu}\n",
+           BRANCHES, PROMPT, LONG_PROMPT, apiece[1], apiece[0],
+           (unsigned long long)sequence_bytes_under(
+               &(struct model){.packs = true, .config = engine_model_config(engine)}, official,
+               PROMPT));
+    fflush(stdout);
+    engine_destroy(engine);
+}
+
 struct prompts {
     int32_t ids[PROMPTS_MAX][CONTEXT], n_ids[PROMPTS_MAX], n;
 };
@@ -380,6 +410,7 @@ int main(int argc, char **argv)
         return status_exit_code(status);
     }
     bench_memory(argv[1], threads);
+    bench_branches(argv[1], threads);
     /* One thread, and all of them: three minutes hold no more. */
     for (int n = 1; n <= threads; n = n == threads ? n + 1 : threads) {
         for (int32_t depth = 1; depth <= DRAFT_DEPTH_MAX; depth++)

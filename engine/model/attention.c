@@ -74,6 +74,7 @@ struct compressor {
     const struct tensor *ape, *norm;
     const float *kappa, *gamma;
     float *kappa_ring, *gamma_ring, *cache;
+    struct entry_pages pages;
     enum entry_format format;
     int32_t ratio, dim;
     bool index;
@@ -121,6 +122,7 @@ static void compress(struct model *m, const struct span *span, const struct comp
         .rotate = k->index && r->rotate_keys,
         .precise = r->precise,
         .cache = k->cache,
+        .pages = k->pages,
         .format = k->format,
     };
     m->backend->ops->compressor_pool(m->backend, &pool);
@@ -137,6 +139,7 @@ static void select_entries(struct model *m, const struct span *span,
         .q = s->index_q + row * c->index_n_heads * INDEX_HEAD_DIM,
         .weights = s->index_weights + row * c->index_n_heads,
         .keys = state->index_keys,
+        .pages = state->index_pages,
         .format = span->sequence->format.key,
         .n = span->n,
         .at = s->positions + row,
@@ -181,13 +184,14 @@ static void attend(struct model *m, const struct span *span, const struct layer_
     if (ratio != 0)
         compress(m, span,
                  &(struct compressor){&w->comp_ape, &w->comp_norm, s->kappa, s->gamma, state->kappa,
-                                      state->gamma, state->compressed, format.entry, ratio,
-                                      HEAD_DIM, false, kind});
+                                      state->gamma, state->compressed, state->compressed_pages,
+                                      format.entry, ratio, HEAD_DIM, false, kind});
     if (csa) {
         compress(m, span,
                  &(struct compressor){&w->index_ape, &w->index_norm, s->index_kappa, s->index_gamma,
                                       state->index_kappa, state->index_gamma, state->index_keys,
-                                      format.key, ratio, INDEX_HEAD_DIM, true, kind});
+                                      state->index_pages, format.key, ratio, INDEX_HEAD_DIM, true,
+                                      kind});
         select_entries(m, span, state);
     }
     struct attention_params p = {
@@ -195,6 +199,7 @@ static void attend(struct model *m, const struct span *span, const struct layer_
         .q = s->q + row * heads,
         .ring = state->window,
         .compressed = state->compressed,
+        .pages = state->compressed_pages,
         .format = format.entry,
         .selected = csa ? s->selected + row * c->index_topk : NULL,
         .n_selected = csa ? s->n_selected + row : NULL,

@@ -513,6 +513,7 @@ void local_step(struct model *m, const struct profile *profile, const struct seg
     for (int i = 0; i < n_segments; i++) {
         const struct segment *g = &segments[i];
         span_add(&step, g->sequence, g->sequence->length, g->n, g->leg);
+        sequence_pages_own(g->sequence, g->n);
         for (int32_t j = 0; j < g->n; j++)
             ids[step.spans[i].row + j] = g->ids[j];
     }
@@ -532,6 +533,7 @@ void local_rows(struct model *m, const struct profile *profile, const struct lay
     if (rows->sequence != NULL) {
         step = (struct step){0};
         span_add(&step, rows->sequence, rows->sequence->length, rows->n, rows->leg);
+        sequence_pages_own(rows->sequence, rows->n);
     }
     step_begin(m, profile, &step, rows->ids);
     step_ropes(m, &step);

@@ -224,7 +224,10 @@ enum status local_bind(const struct model_options *options, struct model *m, str
     step_carve(m->config, &m->step, &carve);
     m->bytes = carve.used;
     m->memory = m->backend->ops->reserve(m->backend, m->bytes);
-    if (m->memory == NULL || !experts_bind(m))
+    const struct state_format widest = {ENTRY_F32, ENTRY_F32};
+    if (m->backend->ops->pages)
+        m->pages = pages_create(m->backend, page_bytes(m->config, widest));
+    if (m->memory == NULL || !experts_bind(m) || (m->backend->ops->pages && m->pages == NULL))
         return error_set(err, ERR_CAPACITY, "model: no memory for a step (%zu bytes)", m->bytes);
     sampler_init(&m->sampler, m->config->vocab_size);
     m->row = calloc((size_t)m->config->vocab_size, sizeof *m->row);
@@ -238,6 +241,7 @@ enum status local_bind(const struct model_options *options, struct model *m, str
 void local_close(struct model *m)
 {
     if (m->backend != NULL) {
+        pages_destroy(m->pages);
         m->backend->ops->release(m->backend, m->memory, m->bytes);
         m->backend->ops->destroy(m->backend);
     }

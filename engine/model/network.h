@@ -11,6 +11,7 @@
 #include "engine/model/inspect.h"
 #include "engine/model/made.h"
 #include "engine/model/model.h"
+#include "engine/model/pages.h"
 #include "engine/model/snapshot.h"
 #include "kernels/backend.h"
 
@@ -73,9 +74,11 @@ struct state_format state_format_of(const struct model *model, const struct prof
 struct block_state {
     float *window;                    /* [WINDOW_SLOTS, HEAD_DIM] final entries */
     float *kappa, *gamma;             /* [slots, width] per token, ape added to gamma */
-    float *compressed;                /* [tokens_max / ratio, HEAD_DIM] */
     float *index_kappa, *index_gamma; /* [CSA_SLOTS, 2 * INDEX_HEAD_DIM] */
-    float *index_keys;                /* [tokens_max / RATIO_CSA, INDEX_HEAD_DIM] */
+    /* Rows that grow: flat, or in the sequence's pages if it has any. */
+    float *compressed; /* [tokens_max / ratio, HEAD_DIM] */
+    float *index_keys; /* [tokens_max / RATIO_CSA, INDEX_HEAD_DIM] */
+    struct entry_pages compressed_pages, index_pages;
 };
 
 struct sequence {
@@ -88,8 +91,12 @@ struct sequence {
     int32_t number; /* of the timeline in a worker, which has what follows */
     struct block_state blocks[LAYERS_MAX]; /* main layers, then draft blocks */
     float *streams; /* [STREAM_SLOTS, HC_MULT, hidden] of the last layer; NULL without drafts */
-    void *memory;   /* owns (device); everything above lies in it */
-    size_t bytes;
+    void *memory;   /* owns (device); everything above lies in it, or in pages */
+    size_t memory_bytes;
+    size_t bytes;    /* of all of it */
+    int32_t n_pages; /* of SNAPSHOT_TOKENS tokens each; 0: what grows lies in `memory` too */
+    int32_t *pages;  /* owns; [n_pages] references, PAGE_NONE: nothing was written there yet */
+    void **pages_at; /* owns; [n_pages] where they lie (device) */
 };
 
 /* Device memory of one step, for STEP_TOKENS_MAX rows. */
@@ -116,11 +123,12 @@ struct snapshots {
     size_t block_bytes, tail_bytes; /* of a piece in float32; smaller ones take their part */
     struct state_format *formats;   /* owns; [n_blocks + n_tails] of the pieces */
     int32_t number;                 /* of the pool in a worker, which has what follows */
-    char *blocks, *tails;           /* own (device) */
+    char *blocks, *tails;           /* own (device); blocks is NULL where there are pages */
+    int32_t *pages;                 /* owns; [n_blocks] references; NULL: none */
 };
 
 /* What is done with one piece. */
-enum piece_way { PIECE_SAVE, PIECE_LOAD, PIECE_GET, PIECE_PUT };
+enum piece_way { PIECE_SAVE, PIECE_LOAD, PIECE_GET, PIECE_PUT, PIECE_DROP };
 struct piece {
     enum piece_way way;
     bool tail;                       /* else a block */
@@ -181,6 +189,7 @@ struct model {
     bool packs;                        /* its backend does (kernels/backend.h) */
     const struct model_weights *weights;
     struct backend *backend;  /* owns */
+    struct pages *pages;      /* owns; NULL: the backend takes none */
     struct numerics numerics; /* of the step that runs */
     struct perturbation perturbation;
     struct expert *experts; /* owns; [blocks, n_routed + n_shared] */
@@ -245,6 +254,14 @@ int remote_network_starts_failed(const struct remote_network *n);
 uint32_t remote_network_life(const struct remote_network *n);
 
 /* ---- both ----------------------------------------------------------------------------------- */
+
+/** Bytes of a page of this format, laid out as a block in a pool is. */
+size_t page_bytes(const struct model_config *config, struct state_format format);
+/** Gives a timeline that has pages its own for the n tokens that it takes next: what others hold is
+ * copied. */
+void sequence_pages_own(struct sequence *s, int32_t n);
+/** Lets page i of a timeline be this one, whose reference it takes over. */
+void sequence_page_set(const struct sequence *s, int32_t i, int32_t page);
 
 /** Bytes of the state of a timeline of this format. */
 size_t state_bytes(const struct sequence *s, struct state_format format);

@@ -132,6 +132,7 @@ static void node_remove(struct prefix *p, int32_t at)
     *link = node->next;
     node->live = false;
     p->block_bytes -= node->block_bytes;
+    snapshot_drop_block(p->snapshots, at);
     p->free_nodes[p->n_free_nodes++] = at;
 }
 

@@ -322,6 +322,8 @@ static void remote_piece(const struct snapshots *p, const struct piece *piece)
                                            [PIECE_GET] = LINK_GET,
                                            [PIECE_PUT] = LINK_PUT};
     struct remote *r = p->model->remote->remote;
+    if (piece->way == PIECE_DROP)
+        return; /* its pool has a page for every slot */
     struct link_step *step = remote_step(r, KINDS[piece->way], piece->profile);
     const float *numbers;
     step->pool = p->number;

@@ -1,6 +1,7 @@
 /*
  * The pool of pieces.  Which rows of a sequence make up a piece is said once, in block_rows and
- * tail_rows; saving, loading and measuring walk the same rows.
+ * tail_rows; saving, loading and measuring walk the same rows.  Where there are pages, a block is
+ * one (pages_carve of state.c lays it out as block_rows does), and changes hands without a copy.
  */
 #include "engine/model/snapshot.h"
 
@@ -87,13 +88,6 @@ static void tail_rows(struct walk *walk, const struct model_config *c,
     }
 }
 
-static size_t block_bytes(const struct model *model, struct state_format format)
-{
-    struct walk walk = {.way = MEASURE};
-    block_rows(&walk, model->config, &(struct sequence){.format = format}, 0);
-    return walk.used;
-}
-
 static size_t tail_bytes(const struct model *model, struct state_format format)
 {
     struct walk walk = {.way = MEASURE};
@@ -103,7 +97,7 @@ static size_t tail_bytes(const struct model *model, struct state_format format)
 
 uint64_t snapshot_block_bytes(const struct model *model, const struct profile *profile)
 {
-    return block_bytes(model, state_format_of(model, profile));
+    return page_bytes(model->config, state_format_of(model, profile));
 }
 
 uint64_t snapshot_tail_bytes(const struct model *model, const struct profile *profile)
@@ -121,7 +115,7 @@ enum status snapshots_create(const struct model *model, int32_t n_blocks, int32_
     p->model = model;
     p->n_blocks = n_blocks;
     p->n_tails = n_tails;
-    p->block_bytes = block_bytes(model, (struct state_format){ENTRY_F32, ENTRY_F32});
+    p->block_bytes = page_bytes(model->config, (struct state_format){ENTRY_F32, ENTRY_F32});
     p->tail_bytes = tail_bytes(model, (struct state_format){ENTRY_F32, ENTRY_F32});
     p->formats = calloc((size_t)n_blocks + (size_t)n_tails, sizeof *p->formats);
     if (p->formats == NULL || !model->ops->pool_reserve(p)) {
@@ -143,12 +137,26 @@ void snapshots_destroy(struct snapshots *p)
     free(p);
 }
 
+static bool pages_reserve(struct snapshots *p)
+{
+    int32_t *pages = malloc((size_t)p->n_blocks * sizeof *pages);
+    if (pages == NULL || !pages_promise(p->model->pages, p->n_blocks)) {
+        free(pages);
+        return false;
+    }
+    for (int32_t i = 0; i < p->n_blocks; i++)
+        pages[i] = PAGE_NONE;
+    p->pages = pages;
+    return true;
+}
+
 bool local_pool_reserve(struct snapshots *p)
 {
     struct backend *b = p->model->backend;
-    p->blocks = b->ops->reserve(b, (size_t)p->n_blocks * p->block_bytes);
     p->tails = b->ops->reserve(b, (size_t)p->n_tails * p->tail_bytes);
-    if (p->blocks != NULL && p->tails != NULL)
+    if (p->model->pages == NULL)
+        p->blocks = b->ops->reserve(b, (size_t)p->n_blocks * p->block_bytes);
+    if (p->tails != NULL && (p->blocks != NULL || (p->model->pages != NULL && pages_reserve(p))))
         return true;
     local_pool_release(p);
     return false;
@@ -159,13 +167,52 @@ void local_pool_release(struct snapshots *p)
     struct backend *b = p->model->backend;
     b->ops->release(b, p->blocks, (size_t)p->n_blocks * p->block_bytes);
     b->ops->release(b, p->tails, (size_t)p->n_tails * p->tail_bytes);
+    if (p->pages == NULL)
+        return;
+    for (int32_t i = 0; i < p->n_blocks; i++)
+        page_drop(p->model->pages, p->pages[i]);
+    pages_return(p->model->pages, p->n_blocks);
+    free(p->pages);
 }
 
 /* ---- one piece ------------------------------------------------------------------------------ */
 
+/* A block that is a page: it is shared with timelines, never copied. */
+static void page_piece(const struct snapshots *p, const struct piece *piece)
+{
+    struct backend *b = p->model->backend;
+    struct pages *pages = p->model->pages;
+    int32_t *kept = &p->pages[piece->slot], was = *kept;
+    switch (piece->way) {
+    case PIECE_SAVE:
+        *kept = page_hold(pages, piece->sequence->pages[piece->at]);
+        break;
+    case PIECE_LOAD:
+        was = piece->sequence->pages[piece->at];
+        sequence_page_set(piece->sequence, piece->at, page_hold(pages, *kept));
+        break;
+    case PIECE_GET:
+        b->ops->download(b, piece->to, page_at(pages, *kept), piece_bytes(p, piece));
+        return;
+    case PIECE_PUT:
+        page_drop(pages, was);
+        *kept = page_take(pages);
+        b->ops->upload(b, page_at(pages, *kept), piece->from, piece_bytes(p, piece));
+        return;
+    case PIECE_DROP:
+        *kept = PAGE_NONE;
+        break;
+    }
+    page_drop(pages, was);
+}
+
 void local_piece(const struct snapshots *p, const struct piece *piece)
 {
     struct backend *b = p->model->backend;
+    if (p->pages != NULL && !piece->tail) {
+        page_piece(p, piece);
+        return;
+    }
     size_t stride = piece->tail ? p->tail_bytes : p->block_bytes;
     char *at = (piece->tail ? p->tails : p->blocks) + (size_t)piece->slot * stride;
     struct walk walk = {piece->way == PIECE_SAVE ? SAVE : LOAD, b, at, 0};
@@ -180,6 +227,9 @@ void local_piece(const struct snapshots *p, const struct piece *piece)
     case PIECE_LOAD:
         (piece->tail ? tail_rows : block_rows)(&walk, p->model->config, piece->sequence, piece->at);
         ASSERT(walk.used <= stride);
+        return;
+    case PIECE_DROP:
+        return; /* the place is written when it is used again */
     }
 }
 
@@ -291,6 +341,11 @@ void snapshot_put_tail(struct snapshots *p, int32_t slot, const struct profile *
                        const void *host)
 {
     put(p, true, slot, profile, host);
+}
+
+void snapshot_drop_block(struct snapshots *p, int32_t slot)
+{
+    p->model->ops->piece(p, &(struct piece){PIECE_DROP, false, slot, 0, NULL, NULL, NULL, NULL});
 }
 
 /* ---- the probe ------------------------------------------------------------------------------ */

@@ -8,7 +8,8 @@
  *   tail   what the tokens behind the prefix read of its end: the window, and the compressor rows
  *          of the last finer block (their first halves, as the next block reads no more).
  *
- * Pieces are copied into a timeline, never lent to one: nothing that runs can write to the pool.
+ * Tails are copied.  Blocks are pages (pages.h) that the pool and timelines share, none of which is
+ * written while somebody else has it; a backend without pages has them copied too.
  * Knows no tokens and does not know which piece belongs to what: prefix.c does.
  */
 #ifndef V4BOX_ENGINE_MODEL_SNAPSHOT_H
@@ -40,6 +41,8 @@ const char *snapshots_lost(const struct snapshots *snapshots);
 /** Keeps tokens block * SNAPSHOT_TOKENS .. of a sequence, which must be at least that long. */
 void snapshot_save_block(struct snapshots *snapshots, int32_t slot, const struct sequence *sequence,
                          int32_t block);
+/** The pool does not keep it any more.  A worker's keeps it until the slot is used again. */
+void snapshot_drop_block(struct snapshots *snapshots, int32_t slot);
 /** Keeps the end of the prefix of `length` tokens.  The sequence may be longer by less than a step
  *  (ASSERTed: its rings hold no more). */
 void snapshot_save_tail(struct snapshots *snapshots, int32_t slot, const struct sequence *sequence,

@@ -34,6 +34,7 @@ struct request {
     int32_t top_logprobs;
     struct schedule_waiting waiting; /* lock */
     uint64_t started_ms, deadline_ms;
+    uint64_t state_bytes; /* of a timeline that holds the prompt and all of the answer */
     struct profile profile;
     uint64_t reuse_namespace;
     engine_event_fn *on_event;
@@ -54,7 +55,8 @@ struct timeline {
     uint64_t profile_hash;     /* of what made it */
     int32_t starved;           /* steps under other profiles that it waited for its own */
     uint64_t used;             /* turn of its last request: the smallest is given away first */
-    struct request *request;   /* borrows; NULL: idle */
+    uint64_t planned;        /* bytes: of all that its request may come to, else of what it holds */
+    struct request *request; /* borrows; NULL: idle */
     /* Fed next: the sampled token, then guesses of what follows it.  None: n_next is 0. */
     int32_t next[PICKS_MAX], n_next;
     /* Of the rows of its next step, and what they refer to. */
@@ -71,6 +73,7 @@ struct engine {
     struct timeline *timelines;       /* owns; [sessions_max] */
     struct request *requests;         /* owns; [n_requests] */
     int32_t n_requests;               /* sessions_max + queue_max */
+    uint64_t state_bytes_max;         /* that timelines may take together */
     uint64_t turn;                    /* requests started so far */
     uint64_t lost_ms;                 /* when the network was lost; 0: it computes */
     uint64_t gauges_ms;               /* when it was last asked how its GPUs fare */
@@ -112,6 +115,12 @@ void timeline_clear(struct timeline *timeline);
 /** The idle timeline that fits best: the longest continuation, unless the prefix cache holds more;
  * else an empty one, else the one that was used longest ago.  @return NULL: all are running */
 struct timeline *timeline_choose(struct engine *engine, const struct request *request);
+/** Bytes of a timeline that so many tokens fill under this profile, by whole pages. */
+uint64_t timeline_bytes(const struct engine *engine, const struct profile *profile, int32_t tokens);
+/** Makes room in memory for the request in this timeline, by emptying idle ones.
+ *  @return false: what runs leaves none; nothing was changed */
+bool timeline_make_room(struct engine *engine, struct timeline *timeline,
+                        const struct request *request);
 /** Brings the timeline to the longest prefix of the prompt that it or the cache holds, and makes it
  * the request's. */
 void timeline_begin(struct engine *engine, struct timeline *timeline, struct request *request);

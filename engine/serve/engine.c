@@ -154,7 +154,7 @@ static void admit(struct engine *e)
     int32_t at;
     while ((r = queue_first(e, &at)) != NULL && !kept_back(e, r)) {
         struct timeline *t = timeline_choose(e, r);
-        if (t == NULL)
+        if (t == NULL || !timeline_make_room(e, t, r))
             return;
         start(e, t, r, at);
     }
@@ -339,6 +339,22 @@ static enum status restore_prefixes(struct engine *e, struct error *err)
     return OK;
 }
 
+/* How much memory the timelines may take.  @err ERR_INPUT: less than one of them */
+static enum status plan_state(struct engine *e, struct error *err)
+{
+    const struct engine_options *o = &e->options;
+    uint64_t context = timeline_bytes(e, &e->profile, o->context_max);
+    uint64_t most = sequence_bytes(e->timelines[0].sequence); /* under any profile */
+    uint64_t all = context * (uint64_t)o->sessions_max;
+    if (o->state_bytes != 0 && o->state_bytes < context)
+        return error_set(err, ERR_INPUT, "state: %llu bytes; a context of %d takes %llu",
+                         (unsigned long long)o->state_bytes, (int)o->context_max,
+                         (unsigned long long)context);
+    e->state_bytes_max = o->state_bytes != 0 ? o->state_bytes : all > most ? all : most;
+    e->stats.state_bytes_max = e->state_bytes_max;
+    return OK;
+}
+
 /* All the memory of the engine; pages of prompts are touched only when used. */
 static enum status engine_plan(struct engine *e, struct error *err)
 {
@@ -352,14 +368,18 @@ static enum status engine_plan(struct engine *e, struct error *err)
     e->counts = take_memory(vocab_size, sizeof *e->counts);
     for (int32_t i = 0; i < e->n_requests; i++)
         e->requests[i].ids = take_memory(o->context_max, sizeof(int32_t));
+    enum status status = OK;
     for (int32_t i = 0; i < o->sessions_max; i++) {
-        enum status status = timeline_init(&e->timelines[i], e->model, o->context_max, err);
+        status = timeline_init(&e->timelines[i], e->model, o->context_max, err);
         if (status != OK)
             return status;
     }
+    status = plan_state(e, err);
+    if (status != OK)
+        return status;
     if (o->prefix_bytes == 0)
         return OK;
-    enum status status = prefix_create(e->model, o->prefix_bytes, &e->profile, &e->prefix, err);
+    status = prefix_create(e->model, o->prefix_bytes, &e->profile, &e->prefix, err);
     if (status != OK)
         return status;
     note_prefixes(e);
@@ -470,6 +490,26 @@ static enum status request_check(const struct engine *e, const struct engine_req
     return sampling_check(&r->sampling, err);
 }
 
+/* The profile of a request, and what it may come to.
+ *  @err ERR_INPUT: more than there ever is */
+static enum status state_check(struct engine *e, const struct engine_request *r,
+                               struct profile *profile, uint64_t *bytes, struct error *err)
+{
+    if (r->profile != NULL)
+        *profile = *r->profile;
+    else
+        engine_profile_get(e, profile);
+    *bytes = timeline_bytes(e, profile, r->n_ids + r->tokens_max);
+    if (*bytes <= e->state_bytes_max)
+        return OK;
+    return error_set(
+        err, ERR_INPUT,
+        "prompt: %d tokens and an answer of %d take %llu bytes under profile %s; there "
+        "are %llu",
+        r->n_ids, r->tokens_max, (unsigned long long)*bytes, profile->name,
+        (unsigned long long)e->state_bytes_max);
+}
+
 static struct request *request_free(struct engine *e)
 {
     for (int32_t i = 0; i < e->n_requests; i++) {
@@ -482,7 +522,11 @@ static struct request *request_free(struct engine *e)
 enum status engine_submit(struct engine *e, const struct engine_request *request,
                           engine_event_fn *on_event, void *user, uint64_t *out, struct error *err)
 {
+    struct profile profile;
+    uint64_t state_bytes;
     enum status status = request_check(e, request, err);
+    if (status == OK)
+        status = state_check(e, request, &profile, &state_bytes, err);
     if (status != OK)
         return status;
     pthread_mutex_lock(&e->lock);
@@ -507,7 +551,8 @@ enum status engine_submit(struct engine *e, const struct engine_request *request
         .waiting.priority = request->priority,
         .deadline_ms = request->deadline_ms,
         .right = 1,
-        .profile = request->profile != NULL ? *request->profile : e->profile,
+        .profile = profile,
+        .state_bytes = state_bytes,
         .reuse_namespace = request->reuse_namespace,
         .on_event = on_event,
         .user = user,

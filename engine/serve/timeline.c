@@ -47,6 +47,7 @@ static void timeline_empty(struct timeline *t)
 {
     sequence_reset(t->sequence);
     t->n_ids = 0;
+    t->planned = 0;
     t->reuse_namespace = t->profile_hash = 0;
 }
 
@@ -108,6 +109,63 @@ struct timeline *timeline_choose(struct engine *e, const struct request *r)
     return best;
 }
 
+/* ---- memory --------------------------------------------------------------------------------- */
+
+uint64_t timeline_bytes(const struct engine *e, const struct profile *profile, int32_t tokens)
+{
+    int32_t whole = (tokens + SNAPSHOT_TOKENS - 1) / SNAPSHOT_TOKENS * SNAPSHOT_TOKENS;
+    return sequence_bytes_under(e->model, profile,
+                                whole < e->options.context_max ? whole : e->options.context_max);
+}
+
+/* Lets `t` plan for so many bytes, within what there is. */
+static void plan(struct engine *e, struct timeline *t, uint64_t bytes)
+{
+    uint64_t sum = 0;
+    t->planned = bytes;
+    for (int32_t i = 0; i < e->options.sessions_max; i++)
+        sum += e->timelines[i].planned;
+    ASSERT(sum <= e->state_bytes_max);
+    pthread_mutex_lock(&e->lock);
+    e->stats.state_bytes = sum;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* The idle timeline beside `t` that was used longest ago and holds something.  @return NULL: none
+ */
+static struct timeline *oldest_idle(struct engine *e, const struct timeline *t)
+{
+    struct timeline *oldest = NULL;
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        struct timeline *other = &e->timelines[i];
+        bool idle = other != t && other->request == NULL && other->planned > 0;
+        if (idle && (oldest == NULL || other->used < oldest->used))
+            oldest = other;
+    }
+    return oldest;
+}
+
+bool timeline_make_room(struct engine *e, struct timeline *t, const struct request *r)
+{
+    uint64_t running = r->state_bytes, sum = r->state_bytes;
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        const struct timeline *other = &e->timelines[i];
+        running += other->request != NULL ? other->planned : 0;
+        sum += other != t ? other->planned : 0;
+    }
+    if (running > e->state_bytes_max)
+        return false;
+    while (sum > e->state_bytes_max) {
+        struct timeline *idle = oldest_idle(e, t);
+        ASSERT(idle != NULL);
+        sum -= idle->planned;
+        timeline_empty(idle);
+    }
+    return true;
+}
+
+/* ---- beginning ------------------------------------------------------------------------------ */
+
 /* Brings the timeline to the longest prefix of the prompt that it or the cache holds. */
 static void begin_with_prefix(struct engine *e, struct timeline *t, const struct request *r)
 {
@@ -133,6 +191,7 @@ void timeline_begin(struct engine *e, struct timeline *t, struct request *r)
     t->profile_hash = r->profile.hash;
     t->starved = 0;
     t->used = e->turn;
+    plan(e, t, r->state_bytes);
 }
 
 /* ---- what a timeline leaves behind ---------------------------------------------------------- */
@@ -167,6 +226,7 @@ void timeline_finish(struct engine *e, struct timeline *t, enum end_reason reaso
     }
     if (reason == END_FAULT || t->reuse_namespace == 0)
         timeline_empty(t);
+    plan(e, t, t->n_ids == 0 ? 0 : timeline_bytes(e, &r->profile, t->n_ids));
     request_finish(e, r, reason);
 }
 

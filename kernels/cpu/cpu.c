@@ -179,6 +179,7 @@ static const struct backend_ops OPS = {
     .gather = cpu_gather,
     .witness_read = cpu_witness_read,
     .packs = true,
+    .pages = true,
 };
 
 static bool take_memory(struct cpu_backend *b)

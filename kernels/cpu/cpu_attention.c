@@ -160,6 +160,11 @@ static struct readers readers_from(const struct attention_params *p, int32_t fir
     return r;
 }
 
+static const void *compressed_row(const struct attention_params *p, int64_t j)
+{
+    return entry_find(p->compressed, &p->pages, p->format, HEAD_DIM, j);
+}
+
 /* The entries that token t sees, in the order in which they are added: window oldest first, then
  * blocks upwards.  In float32 they are where they were stored, else where they were read to. */
 static int32_t keys_of(const struct attention_params *p, const struct readers *r, const float *rows,
@@ -174,13 +179,13 @@ static int32_t keys_of(const struct attention_params *p, const struct readers *r
             stored ? p->ring + at % p->ring_slots * HEAD_DIM : rows + (at - r->oldest) * HEAD_DIM;
     if (p->selected == NULL) {
         for (int64_t j = 0; j < blocks; j++)
-            keys[n++] = (stored ? p->compressed : read) + j * HEAD_DIM;
+            keys[n++] = stored ? compressed_row(p, j) : read + j * HEAD_DIM;
         return n;
     }
     const int32_t *selected = p->selected + t * p->topk;
     for (int32_t i = 0; i < p->n_selected[t]; i++) {
         int64_t at = stored || !r->apart ? selected[i] : (t - r->first) * p->topk + i;
-        keys[n++] = (stored ? p->compressed : read) + at * HEAD_DIM;
+        keys[n++] = stored ? compressed_row(p, at) : read + at * HEAD_DIM;
     }
     return n;
 }
@@ -194,14 +199,13 @@ static int32_t rows_list(const struct attention_params *p, const struct readers 
         rows_at[n] = entry_row(p->ring, p->format, HEAD_DIM, (r->oldest + n) % p->ring_slots);
     if (!r->apart) {
         for (int64_t j = 0; j < blocks_of(p, r->first + r->n - 1); j++)
-            rows_at[n++] = entry_row(p->compressed, p->format, HEAD_DIM, j);
+            rows_at[n++] = compressed_row(p, j);
         return n;
     }
     for (int64_t t = r->first; t < r->first + r->n; t++) {
         for (int32_t i = 0; i < p->topk; i++, n++)
-            rows_at[n] = i < p->n_selected[t] ? entry_row(p->compressed, p->format, HEAD_DIM,
-                                                          p->selected[t * p->topk + i])
-                                              : NULL;
+            rows_at[n] =
+                i < p->n_selected[t] ? compressed_row(p, p->selected[t * p->topk + i]) : NULL;
     }
     return n;
 }

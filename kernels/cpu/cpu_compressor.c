@@ -62,7 +62,7 @@ static void pool_blocks(void *context, int thread, int32_t begin, int32_t end)
     for (int64_t i = begin; i < end; i++) {
         float out[HEAD_DIM], *rotated = out + p->dim - ROPE_HEAD_DIM;
         int64_t block = *p->at / p->ratio + i;
-        uint8_t *row = entry_row(p->cache, p->format, p->dim, block);
+        uint8_t *row = entry_find(p->cache, &p->pages, p->format, p->dim, block);
         int32_t n = rows_of_block(p, block, kappa, gamma);
         const struct cpu_sums *sums = &v->sums[p->precise];
         sums->pool(kappa, gamma, n, p->dim, out);
@@ -181,11 +181,11 @@ static void keys_read(const struct select_job *job, struct cpu_scratch *s, int32
     const struct index_select_params *p = job->p;
     for (int32_t j = 0; j < n; j++) {
         float *read = s->index_keys + (int64_t)j * INDEX_HEAD_DIM;
-        s->keys[j] = p->format == ENTRY_F32 ? p->keys + (int64_t)(from + j) * INDEX_HEAD_DIM : read;
+        const void *row =
+            entry_find(p->keys, &p->pages, p->format, INDEX_HEAD_DIM, (int64_t)from + j);
+        s->keys[j] = p->format == ENTRY_F32 ? row : read;
         if (p->format != ENTRY_F32)
-            job->b->v->entry_read(p->format,
-                                  entry_row(p->keys, p->format, INDEX_HEAD_DIM, from + j),
-                                  INDEX_HEAD_DIM, read);
+            job->b->v->entry_read(p->format, row, INDEX_HEAD_DIM, read);
     }
 }
 

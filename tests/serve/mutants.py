@@ -11,7 +11,7 @@ NETWORK, OUT = "build/serve/nano", "build/serve/mutants"
 REQUESTS, SEEDS, SECONDS = "80", ("1", "5"), 300  # tried in turn: not every schedule meets every defect
 LIBRARIES = ["-ljson-c", "-lmicrohttpd", "-lutf8proc", "-lsodium", "-lm", "-lpthread"]
 SNAPSHOT, PREFIX = "engine/model/snapshot.c", "engine/model/prefix.c"
-STATE, FORWARD = "engine/model/network.c", "engine/model/forward.c"
+NETWORK_C, FORWARD, STATE = "engine/model/network.c", "engine/model/forward.c", "engine/model/state.c"
 
 # name: (file, text, replacement)
 MUTANTS = {
@@ -28,12 +28,18 @@ MUTANTS = {
     # what one profile has computed serves another
     "foreign profile": (PREFIX, "p->nodes[at].profile_hash != owner->profile->hash ||", ""),
     # a rejected guess stays in the timeline
-    "rollback residue": (STATE, "    s->length = length;\n", "    s->length += 0 * length;\n"),
+    "rollback residue": (NETWORK_C, "    s->length = length;\n", "    s->length += 0 * length;\n"),
     # a token beside its guess turns by another position than alone
     "position drift": (FORWARD, "step->spans[i].position + j;",
                        "step->spans[i].position + j + (step->spans[i].n == 2);"),
+    # behind a prefix a timeline goes on in the last page of it
+    "shared page written": (STATE, "page_own(s->model->pages, s->pages[i], bytes)",
+                            "s->pages[i] == PAGE_NONE && i > 0 ? page_hold(s->model->pages, s->pages[i - 1])"
+                            " : page_own(s->model->pages, s->pages[i], bytes)"),
+    # a page goes to somebody else while a timeline reads it
+    "uncounted page": (SNAPSHOT, "piece->at, page_hold(pages, *kept));", "piece->at, *kept);"),
     # two prefixes keep their ends in one place
-    "shared page written": (PREFIX, "p->free_tails[--p->n_free_tails];", "p->free_tails[--p->n_free_tails] / 2;"),
+    "shared tail written": (PREFIX, "p->free_tails[--p->n_free_tails];", "p->free_tails[--p->n_free_tails] / 2;"),
 }
 
 

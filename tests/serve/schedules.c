@@ -3,16 +3,16 @@
  *   schedules MODEL PROFILE SEED COUNT [WORKER]     WORKER: a program that computes for the engine
  *
  * Requests of several keys and two profiles arrive, share steps, branch, continue, repeat and are
- * cancelled, with a prefix cache that is always too small.  Now and then the engine ends and
- * another one reads what it left in its file of prefixes, which sometimes is damaged.  The engine
- * runs on this thread, turn by turn, so a seed says everything.  Every row of logits that the
- * network gave on the way is compared, bit for bit, with one cold timeline that was fed the same
- * tokens alone in steps of another size; every token of an answer is what the sampler makes of the
- * cold row.  Prints TAP.
+ * cancelled, with a prefix cache that is always too small and memory that sometimes is.  Now and
+ * then the engine ends and another one reads what it left in its file of prefixes, which sometimes
+ * is damaged.  The engine runs on this thread, turn by turn, so a seed says everything.  Every row
+ * of logits that the network gave on the way is compared, bit for bit, with one cold timeline that
+ * was fed the same tokens alone in steps of another size; every token of an answer is what the
+ * sampler makes of the cold row.  Prints TAP.
  */
 #include "config/limits.h"
 #include "engine/base/fnv.h"
-#include "engine/model/model.h"
+#include "engine/model/network.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -43,6 +43,7 @@ static void spied_draft(struct model *model, const struct profile *profile,
 #define NAMES        3 /* 0 is nobody's */
 #define PROFILES     2
 #define COUNT_MAX    100000
+#define ROOMY        2  /* of four lives: memory is no reason to wait or to give timelines up */
 #define BUSY_MIN     60 /* fewer requests may miss some kind of event */
 #define WRONG_BYTES  (ERROR_TEXT_BYTES + 128)
 #define ENGINE_QUEUE 8
@@ -78,6 +79,7 @@ static struct {
     bool blank;              /* it found no good file */
     char wrong[WRONG_BYTES]; /* the first difference */
     int64_t compared, reused, cached, cancelled, evicted, restarts, drafts, drafts_right, restored;
+    int64_t shared; /* pages, at the ends of the engines */
 } test;
 
 static void wrong(const struct job *job, const char *what, int32_t at)
@@ -381,6 +383,18 @@ static void check_job(struct job *job)
     }
 }
 
+/* Pages that somebody still has, of timelines that are emptied now and a cache that is empty. */
+static int32_t pages_left(struct engine *e)
+{
+    struct pages_stats pages;
+    for (int32_t i = 0; i < e->options.sessions_max; i++)
+        timeline_empty(&e->timelines[i]);
+    if (test.worker != NULL)
+        return 0; /* they are not here */
+    pages_stats_get(e->model->pages, &pages);
+    return pages.all - pages.free;
+}
+
 /* Nothing runs, and nothing is left of what did. */
 static void check_baseline(void)
 {
@@ -390,16 +404,24 @@ static void check_baseline(void)
         good = good && e->requests[i].state == REQUEST_FREE;
     for (int32_t i = 0; i < e->options.sessions_max; i++)
         good = good && e->timelines[i].request == NULL;
+    good = good && e->stats.state_bytes <= e->state_bytes_max;
     struct prefix_stats stats;
     prefix_stats_get(e->prefix, &stats);
     test.evicted += (int64_t)stats.evicted;
     test.drafts += (int64_t)e->stats.drafts;
     test.drafts_right += (int64_t)e->stats.drafts_right;
+    struct pages_stats pages = {0};
+    if (test.worker == NULL)
+        pages_stats_get(e->model->pages, &pages);
+    test.shared += pages.shared;
     for (uint64_t name = 1; name < NAMES; name++)
         prefix_forget(e->prefix, name);
     prefix_stats_get(e->prefix, &stats);
     if (!good || stats.blocks != 0 || stats.tails != 0)
         wrong(test.jobs + test.n_jobs - 1, "not everything came back; blocks:", stats.blocks);
+    int32_t left = pages_left(e);
+    if (left != 0)
+        wrong(test.jobs + test.n_jobs - 1, "not everything came back; pages:", left);
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -437,6 +459,7 @@ static void engine_open(const char *dir)
         .sessions_max = SESSIONS,
         .context_max = CONTEXT,
         .queue_max = ENGINE_QUEUE,
+        .state_bytes = test.restarts % 4 < ROOMY ? SESSIONS * sequence_bytes(test.cold) : 0,
         .prefix_bytes = 2 * TAILS * tail_bytes(e->model),
         .prefix_path = test.path,
         .prefix_key = "any key of thirty-two bytes....",
@@ -536,23 +559,25 @@ int main(int argc, char **argv)
         engine_free(test.engine);
     }
     printf("# %s, %s, seed %s: %lld rows compared, %lld tokens reused, %lld requests from the "
-           "cache, %lld from before a restart, %lld evictions, %lld cancels, %lld engines, %lld of "
-           "%lld guesses right\n",
+           "cache, %lld from before a restart, %lld evictions, %lld pages shared, %lld cancels, "
+           "%lld engines, %lld of %lld guesses right\n",
            argv[1], argv[2], argv[3], (long long)test.compared, (long long)test.reused,
            (long long)test.cached, (long long)test.restored, (long long)test.evicted,
-           (long long)test.cancelled, (long long)test.restarts, (long long)test.drafts_right,
-           (long long)test.drafts);
+           (long long)test.shared, (long long)test.cancelled, (long long)test.restarts,
+           (long long)test.drafts_right, (long long)test.drafts);
     if (test.wrong[0] != '\0')
         printf("# %s\n", test.wrong);
     bool equal = test.wrong[0] == '\0';
     bool busy = test.cached > 0 && test.restored > 0 && test.evicted > 0 && test.cancelled > 0 &&
-                test.drafts > 0 && test.drafts_right > 0 && test.drafts_right < test.drafts;
+                test.shared > 0 && test.drafts > 0 && test.drafts_right > 0 &&
+                test.drafts_right < test.drafts;
     bool long_enough = count >= BUSY_MIN;
     report(1, equal, "every schedule gives the bits of a cold timeline alone");
     if (long_enough)
         report(
             2, busy,
-            "prefixes reused, evicted and restored, requests cancelled, guesses right and wrong");
+            "prefixes reused, shared, evicted and restored, requests cancelled, guesses right and "
+            "wrong");
     printf("1..%d\n", long_enough ? 2 : 1);
     unlink(test.path);
     sequence_destroy(test.cold);

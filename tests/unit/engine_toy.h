@@ -54,6 +54,7 @@ static struct toy {
     bool held;    /* the next step waits until released */
     bool waiting; /* a step is waiting */
     int32_t steps, n_entries, n_sequences, sequences_alive, models_closed;
+    uint64_t state_bytes;  /* of engines that are started; 0: as many as they want */
     int32_t fail_sequence; /* number of the sequence whose creation fails; -1: none */
     bool chunk_bug;        /* negative control: results depend on where a step ends */
     bool reset_bug;        /* negative control: a reset forgets to clear the state */
@@ -210,6 +211,12 @@ void sequence_crossover(struct sequence *s, const struct profile *profile)
     s->profile = profile->hash;
 }
 
+/* Under the profile that takes the most. */
+uint64_t sequence_bytes(const struct sequence *s)
+{
+    return 2 * (uint64_t)s->tokens_max;
+}
+
 uint64_t sequence_bytes_under(const struct model *model, const struct profile *profile,
                               int32_t tokens)
 {
@@ -250,6 +257,12 @@ void snapshot_save_block(struct snapshots *p, int32_t slot, const struct sequenc
     int32_t end = (block + 1) * SNAPSHOT_TOKENS;
     ASSERT(slot >= 0 && slot < 64 && block >= 0 && end <= s->n);
     p->blocks[slot] = s->hashes[end];
+}
+
+void snapshot_drop_block(struct snapshots *p, int32_t slot)
+{
+    ASSERT(slot >= 0 && slot < 64);
+    p->blocks[slot] = 0;
 }
 
 void snapshot_save_tail(struct snapshots *p, int32_t slot, const struct sequence *s, int32_t length)
@@ -461,6 +474,7 @@ static inline struct engine *engine_start_all(int32_t sessions, int32_t queue, i
     const struct engine_options options = {.sessions_max = sessions,
                                            .context_max = CONTEXT,
                                            .queue_max = queue,
+                                           .state_bytes = toy.state_bytes,
                                            .prefix_bytes = (uint64_t)pieces * 2 * TOY_PIECE_BYTES,
                                            .profile = &profile};
     assert_int_equal(engine_create(&model, &options, &engine, &err), OK);

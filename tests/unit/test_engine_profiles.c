@@ -198,6 +198,108 @@ static void test_apart(void **state)
     engine_end(engine);
 }
 
+/* ---- memory --------------------------------------------------------------------------------- */
+
+/* The most timelines that were in one step. */
+static int32_t most_at_once(void)
+{
+    int32_t most = 0, n = 0;
+    for (int32_t i = 0; i < toy.n_entries; i++) {
+        n = i > 0 && toy.entries[i].step == toy.entries[i - 1].step ? n + 1 : 1;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* As many run at once as their profile's bytes fit, the others wait: twice as many of one that
+ * takes half. */
+static void test_memory(void **state)
+{
+    (void)state;
+    enum { N = 12, EACH = 512 }; /* 300 tokens and 100 of an answer, by whole pages */
+    toy.state_bytes = 8 * EACH;
+    for (int i = 0; i < 2; i++) {
+        struct engine *engine = engine_start(N, N);
+        struct engine_request r = request(prompt(1, 300), 300, 100);
+        struct client *clients[N];
+        struct engine_stats stats;
+        r.profile = column(i);
+        toy_hold();
+        clients[0] = submit(engine, &r);
+        toy_wait_held();
+        for (int j = 1; j < N; j++)
+            clients[j] = submit(engine, &r);
+        toy_release();
+        for (int j = 0; j < N; j++) {
+            check_answer(clients[j], &r);
+            client_destroy(clients[j]);
+        }
+        assert_int_equal(most_at_once(), i == 0 ? 8 : 4);
+        engine_stats_get(engine, &stats);
+        assert_int_equal(stats.state_bytes_max, 8 * EACH);
+        assert_int_equal(stats.state_bytes, 0);
+        engine_end(engine);
+    }
+    toy.state_bytes = 0;
+    struct engine *engine = engine_start(1, 1);
+    struct engine_stats stats;
+    engine_stats_get(engine, &stats);
+    assert_int_equal(stats.state_bytes_max, 2 * CONTEXT); /* one of whichever profile */
+    engine_end(engine);
+}
+
+/* Timelines that are kept give way, the oldest first; what never fits is refused. */
+static void test_memory_of_idle(void **state)
+{
+    (void)state;
+    toy.state_bytes = CONTEXT + 500;
+    struct engine *engine = engine_start(4, 4);
+    struct engine_request r = request(prompt(1, 300), 300, 9),
+                          large = request(prompt(3, 2000), 2000, 9);
+    struct engine_stats stats;
+    struct error err = {0};
+    int32_t ids[2][320];
+    r.reuse_namespace = NAMESPACE_A;
+    for (int i = 0; i < 2; i++) {
+        memcpy(ids[i], prompt((uint64_t)i, 320), sizeof ids[i]);
+        r.ids = ids[i];
+        r.n_ids = 300;
+        converse(engine, &r);
+    }
+    engine_stats_get(engine, &stats);
+    assert_int_equal(stats.state_bytes, 2 * 384);
+    converse(engine, &large); /* has room beside one of them */
+    engine_stats_get(engine, &stats);
+    assert_int_equal(stats.state_bytes, 384);
+    /* What was kept goes on where it ended; what was given up begins again. */
+    struct client *c[2];
+    int32_t answer[2][ANSWER_MAX];
+    enum end_reason reason;
+    for (int i = 1; i >= 0; i--) {
+        r.ids = ids[i];
+        r.n_ids = 300;
+        int32_t n = expect(&r, answer[i], &reason);
+        memcpy(ids[i] + 300, answer[i], (size_t)n * sizeof **answer);
+        r.n_ids = 300 + n;
+        c[i] = submit(engine, &r);
+        check_answer(c[i], &r);
+        assert_int_equal(c[i]->reused > 0, i == 1);
+        client_destroy(c[i]);
+    }
+    large.profile = column(1);
+    assert_int_equal(refused(engine, &large, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "bytes under profile"));
+    engine_end(engine);
+    struct model model = {1};
+    const struct engine_options little = {
+        .sessions_max = 1, .context_max = 256, .state_bytes = 255};
+    toy.n_sequences = 0;
+    assert_int_equal(engine_create(&model, &little, &engine, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "256 takes 256"));
+    assert_int_equal(toy.sequences_alive + model.alive, 0);
+    toy.state_bytes = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +309,8 @@ int main(void)
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory_of_idle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -365,9 +365,20 @@ static void index_select(struct backend *b, float *out, size_t n)
     for (int run = 0; run < 4; run++) {
         int32_t count, at = I_AT;
         struct place place = {KIND_CSA, run % 2};
-        struct index_select_params p = {q,        weights, keys,          1,      &at,
-                                        I_AT + 1, I_HEADS, I_TOPK,        place,  run % 2,
-                                        run / 2,  false,   selected[run], &count, ENTRY_F32};
+        struct index_select_params p = {.q = q,
+                                        .weights = weights,
+                                        .keys = keys,
+                                        .n = 1,
+                                        .at = &at,
+                                        .reach = I_AT + 1,
+                                        .heads = I_HEADS,
+                                        .topk = I_TOPK,
+                                        .place = place,
+                                        .score = run % 2,
+                                        .choice = run / 2,
+                                        .selected = selected[run],
+                                        .n_selected = &count,
+                                        .format = ENTRY_F32};
         b->ops->index_select(b, &p);
         const struct witness_table *seen = witness_of(b);
         expect_witness(seen, ROW_INDEX_SCORE, place, run % 2, 1);

@@ -157,6 +157,115 @@ static void test_snapshots(void **state)
     snapshots_destroy(NULL);
 }
 
+/* ---- pages ---------------------------------------------------------------------------------- */
+
+static struct pages_stats page_counts(void)
+{
+    struct pages_stats n;
+    pages_stats_get(test.model->pages, &n);
+    assert_int_equal(n.free + n.own + n.shared, n.all);
+    return n;
+}
+
+/* References, copies and zeros of a store without timelines. */
+static void test_pages(void **state)
+{
+    (void)state;
+    struct pages *p = pages_create(test.model->backend, 5000);
+    struct pages_stats n;
+    assert_non_null(p);
+    assert_true(pages_promise(p, 2) && pages_promise(p, 1));
+    int32_t a = page_own(p, PAGE_NONE, 0), b = page_hold(p, a);
+    char *at = page_at(p, a);
+    assert_true(a == b && at != page_at(p, PAGE_NONE));
+    memset(at, 7, 5000);
+    b = page_own(p, b, 4000); /* two hold it: a copy */
+    char *copy = page_at(p, b);
+    assert_true(b != a && copy[3999] == 7 && copy[4000] == 0);
+    assert_int_equal(page_own(p, b, 4000), b); /* one does: itself */
+    page_hold(p, a);
+    pages_stats_get(p, &n);
+    assert_true(n.all == 3 && n.free == 1 && n.own == 1 && n.shared == 1);
+    page_drop(p, a);
+    page_drop(p, a);
+    page_drop(p, PAGE_NONE);
+    assert_int_equal(page_take(p), a); /* the last one that was given back, zeroed */
+    assert_int_equal(at[0], 0);
+    assert_true(pages_promise(p, 4)); /* what there is stays where it is */
+    assert_true(page_at(p, b) == copy && copy[0] == 7);
+    page_drop(p, a);
+    page_drop(p, b);
+    pages_return(p, 7);
+    pages_destroy(p);
+    pages_destroy(NULL);
+}
+
+static void check_from(struct sequence *s, int32_t at)
+{
+    feed(s, TOKENS - at, test.got);
+    assert_memory_equal(test.got, test.cold + (int64_t)at * VOCAB, (TOKENS - at) * ROW_BYTES);
+}
+
+static void load_prefix(const struct snapshots *p, struct sequence *s)
+{
+    sequence_reset(s);
+    for (int32_t b = 0; b < 2; b++)
+        snapshot_load_block(p, b, s, b);
+    snapshot_load_tail(p, 0, s, 2 * SNAPSHOT_TOKENS);
+}
+
+/* Branches of one prefix: they share its pages, and whoever goes back into them gets its own. */
+static void test_branches(void **state)
+{
+    (void)state;
+    struct sequence *branch[2] = {NULL, NULL};
+    struct snapshots *p = NULL;
+    struct error err;
+    sequence_reset(test.s);
+    struct pages_stats none = page_counts(), n;
+    assert_int_equal(none.own + none.shared, 0);
+    assert_int_equal(snapshots_create(test.model, 2, 1, &p, &err), OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sequence_create(test.model, TOKENS, &branch[i], &err), OK);
+    feed(test.s, 200, NULL);
+    feed(test.s, 60, NULL);
+    for (int32_t b = 0; b < 2; b++)
+        snapshot_save_block(p, b, test.s, b);
+    snapshot_save_tail(p, 0, test.s, 256);
+    for (int i = 0; i < 2; i++)
+        load_prefix(p, branch[i]);
+    n = page_counts();
+    assert_true(n.shared == 2 && n.own == 1); /* four have the two of the prefix */
+    feed_wrong(branch[0], 10);
+    check_from(branch[1], 256);
+    /* Back over the end of the prefix, and on with something else: nobody else sees it. */
+    sequence_rewind(test.s, 250);
+    feed_wrong(test.s, 20);
+    n = page_counts();
+    assert_true(n.shared == 2 && n.own == 4); /* a last page each, and the copy */
+    load_prefix(p, branch[0]);
+    check_from(branch[0], 256);
+    sequence_rewind(test.s, 250);
+    check_from(test.s, 250);
+    /* The pool lets go: the branches keep what they have. */
+    snapshot_drop_block(p, 0);
+    snapshot_drop_block(p, 1);
+    sequence_reset(branch[1]);
+    sequence_rewind(branch[0], 299);
+    check_from(branch[0], 299);
+    /* Control: a page that somebody else wrote is seen. */
+    sequence_rewind(branch[0], 299);
+    memset(page_at(test.model->pages, branch[0]->pages[1]), 0x11, 4096);
+    feed(branch[0], 1, test.got);
+    assert_memory_not_equal(test.got, test.cold + (int64_t)299 * VOCAB, ROW_BYTES);
+    snapshots_destroy(p);
+    sequence_destroy(branch[0]);
+    sequence_destroy(branch[1]);
+    sequence_reset(test.s);
+    n = page_counts();
+    assert_true(n.free == n.all && n.own + n.shared == 0);
+}
+
 /* Left-out draft rows are not missed behind a window, and are in front of it. */
 static void test_draft_skip(void **state)
 {
@@ -254,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rewind),       cmocka_unit_test(test_snapshots),
+        cmocka_unit_test(test_pages),        cmocka_unit_test(test_branches),
         cmocka_unit_test(test_draft_skip),   cmocka_unit_test(test_probe),
         cmocka_unit_test(test_draft_beyond), cmocka_unit_test(test_draft_rewind),
     };

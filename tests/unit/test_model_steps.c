@@ -227,17 +227,19 @@ static void test_reset(void **state)
     int32_t ids[N];
     ids_fill(ids, N, 5);
     run(model, profile_builtin_at(PROFILE_OFFICIAL), LEG_PREFILL, used, ids, N, N, got, draft);
-    char *bytes = malloc(used->bytes);
+    char *bytes = malloc(used->memory_bytes);
     assert_non_null(bytes);
-    model->backend->ops->download(model->backend, bytes, used->memory, used->bytes);
+    model->backend->ops->download(model->backend, bytes, used->memory, used->memory_bytes);
     size_t nonzero = 0;
-    for (size_t i = 0; i < used->bytes; i++)
+    for (size_t i = 0; i < used->memory_bytes; i++)
         nonzero += bytes[i] != 0;
+    assert_true(used->n_pages == 2 && used->pages[0] != PAGE_NONE && used->pages[1] != PAGE_NONE);
     assert_true(nonzero > 1000000); /* control: there was something */
     sequence_reset(used);
-    model->backend->ops->download(model->backend, bytes, used->memory, used->bytes);
-    for (size_t i = 0; i < used->bytes; i++)
+    model->backend->ops->download(model->backend, bytes, used->memory, used->memory_bytes);
+    for (size_t i = 0; i < used->memory_bytes; i++)
         assert_int_equal(bytes[i], 0);
+    assert_true(used->pages[0] == PAGE_NONE && used->pages[1] == PAGE_NONE);
     free(bytes);
     assert_int_equal(sequence_length(used), 0);
     assert_int_equal(sequence_draft_length(used), 0);
