@@ -18,7 +18,8 @@ static const struct {
      "      [--sessions N] [--host NAME]..\n"
      "      [--keepalive-ms N] [--draft N] [--metrics ADDR:PORT|unix:PATH] [--receipts N] [--front "
      "UID]\n"
-     "      [--prefixes FILE --prefixes-key FILE] [--profiles FILE] [--audits DIR] [--worker "
+     "      [--state-mib N] [--prefixes FILE --prefixes-key FILE] [--profiles FILE] [--audits DIR] "
+     "[--worker "
      "PROGRAM]"},
     {"logits", cmd_logits,
      "--model DIR --ids FILE --profile NAME[,ROW=VALUE]... [--chunk N] [--positions 0,5,-1]\n"

@@ -11,6 +11,7 @@
 #include "engine/commands.h"
 #include "engine/model/manifest.h"
 #include "engine/model/model.h"
+#include "engine/model/options.h"
 #include "engine/precision/control.h"
 #include "engine/precision/served.h"
 
@@ -19,7 +20,6 @@
 
 #include <signal.h>
 #include <sodium.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,10 @@
 
 struct flags {
     const char *model, *listen, *keys, *admin, *metrics; /* borrow from argv */
-    const char *isa, *profile, *profiles, *prefixes, *prefixes_key, *audits, *worker, *weights;
-    int threads, ranks, context, sessions, draft, keepalive_ms, receipts, front, worker_limit_s;
+    const char *profile, *profiles, *prefixes, *prefixes_key, *audits, *worker, *weights;
+    int32_t threads, ranks, context, sessions, draft, keepalive_ms, receipts, front, worker_limit_s;
+    int32_t state_mib;
+    enum isa isa;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
 };
@@ -62,80 +64,46 @@ struct box {
 
 /* ---- flags ---------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    size_t offset; /* of the member of struct flags */
-    int max;       /* 0: a text; else a number from 1 to max */
-} FLAGS[] = {
-    {"--model", offsetof(struct flags, model), 0},
-    {"--listen", offsetof(struct flags, listen), 0},
-    {"--keys", offsetof(struct flags, keys), 0},
-    {"--admin", offsetof(struct flags, admin), 0},
-    {"--metrics", offsetof(struct flags, metrics), 0},
-    {"--isa", offsetof(struct flags, isa), 0},
-    {"--profile", offsetof(struct flags, profile), 0},
-    {"--profiles", offsetof(struct flags, profiles), 0},
-    {"--threads", offsetof(struct flags, threads), CPU_THREADS_MAX},
-    {"--ranks", offsetof(struct flags, ranks), RANKS_MAX},
-    {"--weights", offsetof(struct flags, weights), 0},
-    {"--context", offsetof(struct flags, context), POSITIONS_MAX},
-    {"--sessions", offsetof(struct flags, sessions), SESSIONS_MAX},
-    {"--draft", offsetof(struct flags, draft), DRAFT_DEPTH_MAX},
-    {"--audits", offsetof(struct flags, audits), 0},
-    {"--prefixes", offsetof(struct flags, prefixes), 0},
-    {"--prefixes-key", offsetof(struct flags, prefixes_key), 0},
-    {"--worker", offsetof(struct flags, worker), 0},
-    {"--worker-limit", offsetof(struct flags, worker_limit_s), WORKER_STEP_SECONDS},
-    {"--keepalive-ms", offsetof(struct flags, keepalive_ms), KEEPALIVE_MS_MAX},
-    {"--receipts", offsetof(struct flags, receipts), MESSAGES_MAX},
-    {"--front", offsetof(struct flags, front), HTTP_UID_MAX},
-};
-
-static enum status take_flag(struct flags *out, const char *name, const char *value,
-                             struct error *err)
-{
-    if (strcmp(name, "--host") == 0) {
-        if (out->n_names == HTTP_NAMES_MAX)
-            return error_set(err, ERR_USAGE, "--host: at most %d", HTTP_NAMES_MAX);
-        out->names[out->n_names++] = value;
-        return OK;
-    }
-    for (size_t i = 0; i < sizeof FLAGS / sizeof FLAGS[0]; i++) {
-        char *member = (char *)out + FLAGS[i].offset, *end;
-        if (strcmp(FLAGS[i].name, name) != 0)
-            continue;
-        if (FLAGS[i].max == 0) {
-            *(const char **)member = value;
-            return OK;
-        }
-        long number = strtol(value, &end, 10);
-        if (*value == '\0' || *end != '\0' || number < 1 || number > FLAGS[i].max)
-            return error_set(err, ERR_USAGE, "%s: want a number from 1 to %d", name, FLAGS[i].max);
-        *(int *)member = (int)number;
-        return OK;
-    }
-    return error_set(err, ERR_USAGE, "unknown flag '%.32s'", name);
-}
-
 static enum status parse_flags(int argc, char **argv, struct flags *out, struct error *err)
 {
-    *out = (struct flags){.isa = "auto",
-                          .profile = PROFILE_DEFAULT,
+    *out = (struct flags){.profile = PROFILE_DEFAULT,
                           .context = CONTEXT_DEFAULT,
                           .sessions = SESSIONS_DEFAULT,
                           .keepalive_ms = KEEPALIVE_MS,
                           .receipts = RECEIPT_MESSAGES_DEFAULT};
-    for (int i = 1; i < argc; i += 2) {
-        if (i + 1 == argc)
-            return error_set(err, ERR_USAGE, "'%.32s': a value is missing", argv[i]);
-        enum status status = take_flag(out, argv[i], argv[i + 1], err);
-        if (status != OK)
-            return status;
-    }
+    struct flag_list hosts = {.texts = out->names, .max = HTTP_NAMES_MAX};
+    struct flag flags[] = {
+        {"--model", FLAG_TEXT, &out->model, .required = true},
+        {"--listen", FLAG_TEXT, &out->listen, .required = true},
+        {"--keys", FLAG_TEXT, &out->keys, .required = true},
+        {"--admin", FLAG_TEXT, &out->admin, .required = false},
+        {"--metrics", FLAG_TEXT, &out->metrics, .required = false},
+        {"--isa", FLAG_ISA, &out->isa, .required = false},
+        {"--profile", FLAG_TEXT, &out->profile, .required = false},
+        {"--profiles", FLAG_TEXT, &out->profiles, .required = false},
+        {"--threads", FLAG_NUMBER, &out->threads, .max = CPU_THREADS_MAX},
+        {"--ranks", FLAG_NUMBER, &out->ranks, .max = RANKS_MAX},
+        {"--weights", FLAG_TEXT, &out->weights, .required = false},
+        {"--context", FLAG_NUMBER, &out->context, .max = POSITIONS_MAX},
+        {"--sessions", FLAG_NUMBER, &out->sessions, .max = SESSIONS_MAX},
+        {"--state-mib", FLAG_NUMBER, &out->state_mib, .max = STATE_MIB_MAX},
+        {"--draft", FLAG_NUMBER, &out->draft, .max = DRAFT_DEPTH_MAX},
+        {"--audits", FLAG_TEXT, &out->audits, .required = false},
+        {"--prefixes", FLAG_TEXT, &out->prefixes, .required = false},
+        {"--prefixes-key", FLAG_TEXT, &out->prefixes_key, .required = false},
+        {"--worker", FLAG_TEXT, &out->worker, .required = false},
+        {"--worker-limit", FLAG_NUMBER, &out->worker_limit_s, .max = WORKER_STEP_SECONDS},
+        {"--keepalive-ms", FLAG_NUMBER, &out->keepalive_ms, .max = KEEPALIVE_MS_MAX},
+        {"--receipts", FLAG_NUMBER, &out->receipts, .max = MESSAGES_MAX},
+        {"--front", FLAG_NUMBER, &out->front, .max = HTTP_UID_MAX},
+        {"--host", FLAG_LIST, &hosts, .required = false},
+    };
+    enum status status = flags_parse(argc, argv, flags, sizeof flags / sizeof *flags, err);
+    if (status != OK)
+        return status;
+    out->n_names = hosts.n;
     if (out->worker != NULL && strcmp(out->worker, "none") == 0)
         out->worker = NULL; /* the list of words that the box starts it with is a fixed one */
-    if (out->model == NULL || out->listen == NULL || out->keys == NULL)
-        return error_set(err, ERR_USAGE, "--model, --listen and --keys are needed");
     if ((out->prefixes == NULL) != (out->prefixes_key == NULL))
         return error_set(err, ERR_USAGE, "--prefixes and --prefixes-key go together");
     return OK;
@@ -145,13 +113,12 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
 
 static enum status open_engine(struct box *box, const struct flags *flags, struct error *err)
 {
-    struct model_options options = {.threads = flags->threads,
+    struct model_options options = {.isa = flags->isa,
+                                    .threads = flags->threads,
                                     .ranks = flags->ranks,
                                     .weights = flags->weights,
                                     .worker = flags->worker,
                                     .worker_step_ms = 1000 * flags->worker_limit_s};
-    if (!isa_parse(flags->isa, &options.isa))
-        return error_set(err, ERR_USAGE, "--isa: want auto, baseline, avx2 or avx512");
     const struct profile *builtin = profile_builtin(flags->profile);
     if (builtin == NULL)
         return error_set(err, ERR_USAGE, "--profile: want reference, official, balanced or fast");
@@ -161,6 +128,7 @@ static enum status open_engine(struct box *box, const struct flags *flags, struc
     struct engine_options engine_options = {.sessions_max = flags->sessions,
                                             .context_max = flags->context,
                                             .queue_max = QUEUE_DEFAULT,
+                                            .state_bytes = (uint64_t)flags->state_mib << 20,
                                             .prefix_bytes = PREFIX_BYTES_DEFAULT,
                                             .prefix_path = flags->prefixes,
                                             .profile = &box->profile};

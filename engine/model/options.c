@@ -1,4 +1,4 @@
-/* Flags and id files of the commands that look into the network. */
+/* Flags of the commands, and id files of those that look into the network. */
 #include "engine/model/options.h"
 
 #include "engine/base/json.h"
@@ -20,6 +20,14 @@ bool number_parse(const char *text, int32_t low, int32_t high, int32_t *out)
     return true;
 }
 
+static bool list_add(struct flag_list *list, const char *text)
+{
+    if (list->n == list->max)
+        return false;
+    list->texts[list->n++] = text;
+    return true;
+}
+
 static enum status value_parse(const struct flag *flag, const char *text, struct error *err)
 {
     bool good = true;
@@ -30,7 +38,11 @@ static enum status value_parse(const struct flag *flag, const char *text, struct
         *(const char **)flag->value = text;
         break;
     case FLAG_NUMBER:
-        good = number_parse(text, 0, INT32_MAX, flag->value);
+        good =
+            number_parse(text, flag->max > 0, flag->max > 0 ? flag->max : INT32_MAX, flag->value);
+        if (!good && flag->max > 0)
+            return error_set(err, ERR_USAGE, "%s: must be a number from 1 to %d", flag->name,
+                             (int)flag->max);
         break;
     case FLAG_PROFILE:
         if (!profile_parse(text, flag->value, &wrong, &n))
@@ -39,6 +51,11 @@ static enum status value_parse(const struct flag *flag, const char *text, struct
         break;
     case FLAG_ISA:
         good = isa_parse(text, flag->value);
+        break;
+    case FLAG_LIST:
+        if (!list_add(flag->value, text))
+            return error_set(err, ERR_USAGE, "%s: at most %d", flag->name,
+                             (int)((struct flag_list *)flag->value)->max);
         break;
     case FLAG_SWITCH:
         break;
@@ -60,7 +77,7 @@ enum status flags_parse(int argc, char **argv, struct flag *flags, int n_flags, 
         }
         if (flag == NULL)
             return error_set(err, ERR_USAGE, "unknown flag '%.32s'", argv[i]);
-        if (flag->seen)
+        if (flag->seen && flag->kind != FLAG_LIST)
             return error_set(err, ERR_USAGE, "%s: given twice", flag->name);
         flag->seen = true;
         if (flag->kind == FLAG_SWITCH) {

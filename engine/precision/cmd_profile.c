@@ -141,14 +141,14 @@ int cmd_profile(int argc, char **argv)
     struct error err = {0};
     struct profile_options o = {.profile = *profile_builtin(PROFILE_DEFAULT)};
     struct flag flags[] = {
-        {"--model", FLAG_TEXT, &o.model, true, false},
-        {"--profile", FLAG_PROFILE, &o.profile, false, false},
-        {"--ids", FLAG_TEXT, &o.ids, false, false},
-        {"--isa", FLAG_ISA, &o.isa, false, false},
-        {"--threads", FLAG_NUMBER, &o.threads, false, false},
-        {"--ranks", FLAG_NUMBER, &o.ranks, false, false},
-        {"--worker", FLAG_TEXT, &o.worker, false, false},
-        {"--json", FLAG_SWITCH, &o.json, false, false},
+        {"--model", FLAG_TEXT, &o.model, .required = true},
+        {"--profile", FLAG_PROFILE, &o.profile, .required = false},
+        {"--ids", FLAG_TEXT, &o.ids, .required = false},
+        {"--isa", FLAG_ISA, &o.isa, .required = false},
+        {"--threads", FLAG_NUMBER, &o.threads, .required = false},
+        {"--ranks", FLAG_NUMBER, &o.ranks, .required = false},
+        {"--worker", FLAG_TEXT, &o.worker, .required = false},
+        {"--json", FLAG_SWITCH, &o.json, .required = false},
     };
     const char *verb = argc > 1 ? argv[1] : "";
     enum status status = OK;

@@ -18,18 +18,23 @@ struct options {
     bool on;
     struct profile profile;
     enum isa isa;
+    int32_t few, n_each;
+    const char *each[2];
 };
 
 /* `line`: the arguments behind the command's name, cut at '|'. */
 static enum status parse(struct options *o, const char *line, struct error *err)
 {
     static char words[256]; /* options point into it */
+    struct flag_list list = {.texts = o->each, .max = 2};
     struct flag flags[] = {
-        {"--text", FLAG_TEXT, &o->text, true, false},
-        {"--number", FLAG_NUMBER, &o->number, false, false},
-        {"--on", FLAG_SWITCH, &o->on, false, false},
-        {"--profile", FLAG_PROFILE, &o->profile, false, false},
-        {"--isa", FLAG_ISA, &o->isa, false, false},
+        {"--text", FLAG_TEXT, &o->text, .required = true},
+        {"--number", FLAG_NUMBER, &o->number, .required = false},
+        {"--on", FLAG_SWITCH, &o->on, .required = false},
+        {"--profile", FLAG_PROFILE, &o->profile, .required = false},
+        {"--isa", FLAG_ISA, &o->isa, .required = false},
+        {"--few", FLAG_NUMBER, &o->few, .max = 3},
+        {"--each", FLAG_LIST, &list, .required = false},
     };
     char *argv[16] = {NULL};
     int argc = 1;
@@ -44,7 +49,9 @@ static enum status parse(struct options *o, const char *line, struct error *err)
         at = cut;
     }
     *o = (struct options){.number = 5};
-    return flags_parse(argc, argv, flags, sizeof flags / sizeof *flags, err);
+    enum status status = flags_parse(argc, argv, flags, sizeof flags / sizeof *flags, err);
+    o->n_each = list.n;
+    return status;
 }
 
 static void test_flags(void **state)
@@ -58,6 +65,8 @@ static void test_flags(void **state)
     assert_string_equal(o.text, "x");
     assert_int_equal(parse(&o, "--text|", &err), OK);
     assert_true(!o.on && o.number == 5 && *o.text == '\0');
+    assert_int_equal(parse(&o, "--each|a|--text|x|--few|3|--each|b", &err), OK);
+    assert_true(o.few == 3 && o.n_each == 2 && *o.each[0] == 'a' && *o.each[1] == 'b');
 }
 
 static void test_flags_refused(void **state)
@@ -71,6 +80,9 @@ static void test_flags_refused(void **state)
         {"--text|a|--what", "--what"},
         {"--text|a|word", "word"},
         {"--text|a|--number|x", "--number"},
+        {"--text|a|--few|0", "--few: must be a number from 1 to 3"},
+        {"--text|a|--few|4", "--few"},
+        {"--text|a|--each|1|--each|2|--each|3", "--each: at most 2"},
         {"--text|a|--number|-1", "--number"},
         {"--text|a|--number|1x", "--number"},
         {"--text|a|--number| 1", "--number"},
