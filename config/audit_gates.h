@@ -75,6 +75,8 @@
 #define AUDIT_MODEL_SHARE 0.5
 /* Fewer positions have no 99.9 %, which would be the largest of them, and no growth. */
 #define AUDIT_TAIL_POSITIONS 1000
+/* The share of positions behind the 99.9 %. */
+#define AUDIT_TAIL 1e-3
 /* Mean KL up to which two programs compute the same profile: sums in other orders, which tip a bf16
  * now and then (fidelity.md 8.5, what a repeated run may cost at most; the GPU's on the golden
  * cases are 2.1e-4 to 3.4e-4, kernels/cuda/NOTES.md). */

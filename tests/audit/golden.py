@@ -13,6 +13,7 @@ import reference  # noqa: E402
 
 CASES = os.path.join(HERE, "..", "data", "golden", "demo-cases.json")
 NUMERICS = {"reference": "exact", "official": "official"}
+TOKENS = 100  # of a text: all layers see each other, and the reference takes a second
 MADE_BY = "tests/golden/reference.py, numpy in float64, numerics "
 
 
@@ -33,7 +34,7 @@ def rows(logits, top):
 
 
 def case_ids(name="recall-3"):
-    return json.load(open(CASES))[name]["ids"]
+    return json.load(open(CASES))[name]["ids"][:TOKENS]
 
 
 def golden(folder, ids, profile, top=64):
