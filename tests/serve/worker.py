@@ -1,5 +1,5 @@
-"""`engine serve --worker PROGRAM` over HTTP: what another process computes is what this one would, and what becomes of
-clients when it is lost.  worker.py [--worker PROGRAM] [--ranks N] [--model DIR] [GROUP...]
+"""`engine serve --worker PROGRAM` over HTTP: what another process computes is what this one would, and what becomes
+of clients when it is lost.  worker.py [--worker PROGRAM] [--ranks N] [--model DIR] [GROUP...]
 
 chat     a conversation by curl, as a person would have it
 same     answers, prefix reuse, guesses and the proof of a profile equal those of an engine that computes by itself
@@ -22,10 +22,10 @@ ASKED = [{"messages": TURNS, "temperature": 0, "max_tokens": 40},
          {"messages": [{"role": "user", "content": LONG}], "temperature": 0, "max_tokens": 20},
          {"messages": [{"role": "user", "content": LONG}, {"role": "assistant", "content": "Gates."},
                        {"role": "user", "content": "And the river?"}], "temperature": 0, "max_tokens": 20},
-         {"messages": [{"role": "user", "content": "Is the gate red?"}], "seed": 3, "max_tokens": 40, "response_format": {
-             "type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": {
-                 "type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"],
-                 "additionalProperties": False}}}}]
+         {"messages": [{"role": "user", "content": "Is the gate red?"}], "seed": 3, "max_tokens": 40,
+          "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": {
+              "type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"],
+              "additionalProperties": False}}}}]
 results = []
 
 
@@ -42,8 +42,9 @@ class Engine:
         self.path, self.model = os.path.join(folder, "admin"), model
         self.log = open(os.path.join(folder, "log"), "wb")
         self.process = subprocess.Popen(
-            [ENGINE, "serve", "--model", model, "--listen", "127.0.0.1:0", "--keys", os.path.join(folder, "keys"), "--admin",
-             self.path, "--metrics", "127.0.0.1:0", "--sessions", str(SESSIONS), "--context", str(CONTEXT), *flags],
+            [ENGINE, "serve", "--model", model, "--listen", "127.0.0.1:0", "--keys", os.path.join(folder, "keys"),
+             "--admin", self.path, "--metrics", "127.0.0.1:0", "--sessions", str(SESSIONS),
+             "--context", str(CONTEXT), *flags],
             stdout=subprocess.PIPE, stderr=self.log, text=True)
         ports = [int(re.search(r":(\d+)$", self.process.stdout.readline().strip()).group(1)) for _ in range(2)]
         self.metrics_port, self.port = ports
@@ -95,7 +96,8 @@ class Engine:
 
     def serves(self, losses):
         """Waits until as many workers were lost and the last one was replaced; says how long it was missed."""
-        good = until(lambda: self.metric("v4box_worker_losses_total") == losses and self.metric("v4box_worker_lost") == 0)
+        good = until(lambda: self.metric("v4box_worker_losses_total") == losses and
+                     self.metric("v4box_worker_lost") == 0)
         missed = re.findall(r"computes again after (\d+) ms", open(self.log.name).read())
         print(f"# computes again after {int(missed[-1]) / 1000 if missed else -1:.2f} s", flush=True)
         return good
@@ -174,13 +176,15 @@ def group_chat(folder, model, worker):
     for text in ("Hello, my name is Nadia and I live in Oslo.", "Where do I live?"):
         turns.append({"role": "user", "content": text})
         body = json.dumps({**engine.named(), "messages": turns, "temperature": 0, "max_tokens": 60})
-        run = subprocess.run(["curl", "-s", "-H", f"Authorization: Bearer {engine.key}", "-H", "Content-Type: application/json",
-                              "-d", body, f"http://127.0.0.1:{engine.port}/v1/chat/completions"],
+        run = subprocess.run(["curl", "-s", "-H", f"Authorization: Bearer {engine.key}",
+                              "-H", "Content-Type: application/json", "-d", body,
+                              f"http://127.0.0.1:{engine.port}/v1/chat/completions"],
                              capture_output=True, text=True, timeout=STUCK_S)
         answer = json.loads(run.stdout)
         turns.append(answer["choices"][0]["message"])
         print(f"# {text} -> {turns[-1]['content']!r}", flush=True)
-        check(f"chat: answer {len(turns) // 2}", answer["choices"][0]["finish_reason"] == "stop" and turns[-1]["content"], run.stdout)
+        stops = answer["choices"][0]["finish_reason"] == "stop"
+        check(f"chat: answer {len(turns) // 2}", stops and turns[-1]["content"], run.stdout)
     check("chat: it has read what was said before", "Oslo" in turns[-1]["content"], turns)
     check("chat: it stops as ever", engine.stop())
 
@@ -192,7 +196,8 @@ def group_same(folder, model, worker):
     check("same: answers, log-probabilities, a schema, and how much was reused", all(a == b for a, b in pairs), pairs)
     reused = [a[2]["v4box"]["reused_tokens"] if "reused_tokens" in a[2].get("v4box", {}) else
               a[2]["prompt_tokens_details"]["cached_tokens"] for a, _ in pairs]
-    check("same: control: no two of them are the same", all(a[0][1] != b[0][1] for a in pairs for b in pairs if a is not b))
+    check("same: control: no two of them are the same",
+          all(a[0][1] != b[0][1] for a in pairs for b in pairs if a is not b))
     check("same: a prefix of 128 tokens and more was reused", max(reused) >= 128, reused)
     check("same: guesses were made, and as many were right",
           linked.metric("vllm:spec_decode_num_draft_tokens_total") > 0 and
@@ -215,15 +220,16 @@ def group_killed(folder, model, worker):
     long = {"messages": TURNS, "temperature": 0, "max_tokens": 1500, "logit_bias": None, "ignored": 1}
     for losses in (1, 2):
         answer = stream(engine, {**long, "messages": [{"role": "user", "content": LONG}]}, 3)
-        waits = [Later(engine, {**ASKED[1], "messages": [{"role": "user", "content": LONG + str(n)}], "max_tokens": 300})
-                 for n in range(4)]
+        waits = [Later(engine, {**ASKED[1], "max_tokens": 300,
+                                "messages": [{"role": "user", "content": LONG + str(n)}]}) for n in range(4)]
         until(lambda: engine.metric("vllm:num_requests_running") == SESSIONS and
               engine.metric("vllm:num_requests_waiting") == len(waits) + 1 - SESSIONS)
         os.kill(engine.worker(), signal.SIGKILL)
         check(f"killed: the running stream is told ({losses})", "engine_restarting" in rest(answer))
         answers = [wait.take() for wait in waits]
         lost = [a for a in answers if a[0] == 503]
-        check(f"killed: of the others the one that ran hears 503 and when to come back, those that waited are answered ({losses})",
+        check("killed: of the others the one that ran hears 503 and when to come back, those that waited are answered"
+              f" ({losses})",
               len(lost) == 1 and lost[0][1] == "5" and lost[0][2]["error"]["code"] == "engine_restarting" and
               all(a[0] in (200, 503) for a in answers), [(a[0], a[1]) for a in answers])
         check(f"killed: it serves again ({losses})", engine.serves(losses))
@@ -239,7 +245,8 @@ def group_killed(folder, model, worker):
 
 def group_hung(folder, model, worker):
     engine = Engine(folder + "/hung", model, *worker, "--worker-limit", str(HANGS_S))
-    answer = stream(engine, {"messages": [{"role": "user", "content": LONG}], "temperature": 0, "max_tokens": 1500}, 2)
+    asked = {"messages": [{"role": "user", "content": LONG}], "temperature": 0, "max_tokens": 1500}
+    answer = stream(engine, asked, 2)
     proof = threading.Thread(target=lambda: proofs.append(engine.admin("profile verify")), daemon=True)
     proofs = []
     proof.start()
@@ -266,7 +273,8 @@ def loads_in_vain(engine, what, breaks, mends, says):
     engine.log.flush()
     check(f"load: {what}: the log has the reason", says in open(engine.log.name).read(), open(engine.log.name).read())
     mends()
-    check(f"load: {what}: then it serves again, as before", engine.serves(1) and said(engine.ask(ASKED[0]))[:2] == wanted[:2])
+    check(f"load: {what}: then it serves again, as before",
+          engine.serves(1) and said(engine.ask(ASKED[0]))[:2] == wanted[:2])
     check(f"load: {what}: and stops as ever", engine.stop())
 
 
@@ -280,7 +288,8 @@ def group_load(folder, model, worker):
     # A little more than the engine has: its worker needs more.
     room = 4096 * int(open(f"/proc/{engine.process.pid}/statm").read().split()[0]) + (4 << 20)
     usual = resource.prlimit(engine.process.pid, resource.RLIMIT_AS)
-    loads_in_vain(engine, "no memory", lambda: resource.prlimit(engine.process.pid, resource.RLIMIT_AS, (room, usual[1])),
+    loads_in_vain(engine, "no memory",
+                  lambda: resource.prlimit(engine.process.pid, resource.RLIMIT_AS, (room, usual[1])),
                   lambda: resource.prlimit(engine.process.pid, resource.RLIMIT_AS, usual), "memory")
 
 
