@@ -35,7 +35,7 @@ def whole_report(tap, folder):
     cpu, made, own = official["tests"][4]["anchors"]
     tap.check(cpu["what"] == "cpu" and cpu["same_bits"] == 1 and cpu["n"] > 200 and made["what"] == own["what"] == "golden",
               f"what another process computes is what this one does: {cpu}")
-    tap.check(made["profile"] == "reference" and made["kl"] < 1e-9 and made["same_top"] == 1 and 1e-4 < own["kl"] < own["gate"],
+    tap.check(made["profile"] == "reference" and made["kl"] < 1e-9 and made["same_top"] == 1 and 1e-6 < own["kl"] < own["gate"],
               f"another program's numbers are the reference's: {made}, and near the profile's: {own}")
     tap.check(verdicts["tools"] in ("PASS", "UNDECIDED"), f"official calls its tools: {verdicts['tools']}")
     tap.check(verdicts["recall"] == "PASS" and verdicts["needle"] == "PASS", "official loses no answer")
