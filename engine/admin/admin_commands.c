@@ -148,6 +148,8 @@ static bool run_status(struct call *call)
         {"prefix_bytes", stats.prefix_bytes},
         {"prefix_bytes_max", stats.prefix_bytes_max},
         {"session_bytes", stats.session_bytes},
+        {"state_bytes", stats.state_bytes},
+        {"state_bytes_max", stats.state_bytes_max},
         {"drafts", stats.drafts},
         {"drafts_right", stats.drafts_right},
         {"turns_kept", (unsigned long long)turns.kept},
