@@ -101,31 +101,45 @@ def trickle(box, head, period_s):
     raise Failure("still open after 240 s of one byte each %d s" % period_s)
 
 
-slow_body = {}  # of a thread: it takes a minute, in which other things are looked at
+# Of threads: a head takes ten seconds and a body a minute, in which other things are looked at.
+slow = {}
 
 
-def send_slow_body(box):
-    head = ("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
-            "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n" % box.read("api_key"))
+def send_slowly(box, what, head, period_s):
     try:
-        slow_body["end"] = trickle(box, head.encode(), 2)
+        slow[what] = trickle(box, head.encode(), period_s)
     except (OSError, Failure) as error:
-        slow_body["error"] = error
+        slow[what] = error
+
+
+def begins_slow_ones(box):
+    """Whoever sends a byte at a time keeps nobody from what follows."""
+    body = ("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
+            "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n" % box.read("api_key"))
+    head = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: "
+    for sent in (("head", head, 1), ("body", body, 2)):
+        threading.Thread(target=send_slowly, args=(box, *sent), daemon=True).start()
+
+
+def slow_end(what):
+    """After how many seconds it was, and what was said to it."""
+    end = time.monotonic() + 240
+    while what not in slow:
+        require(time.monotonic() < end, "the slow %s is not ended" % what)
+        time.sleep(0.2)
+    require(isinstance(slow[what], tuple), "the slow %s: %r" % (what, slow[what]))
+    return slow[what]
 
 
 def ends_slow_heads(box):
-    slow_body["thread"] = threading.Thread(target=send_slow_body, args=(box,), daemon=True)
-    slow_body["thread"].start()
-    seconds, said = trickle(box, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ", 1)
+    seconds, said = slow_end("head")
     require(said.startswith(b"HTTP/1.1 408 "), "the front said %r" % said)
     equal(json.loads(said.split(b"\r\n\r\n", 1)[1])["error"]["code"], "request_timeout", "the code of its error")
     note("a head of one byte a second was ended after %.0f s" % seconds)
 
 
 def ends_slow_bodies(box):
-    slow_body["thread"].join(240)
-    require("end" in slow_body, "no end: %s" % slow_body.get("error"))
-    seconds, said = slow_body["end"]
+    seconds, said = slow_end("body")
     require(b" 200 " not in said, "the front said %r" % said)
     note("a body of one byte each 2 s was ended after %.0f s: %r" % (seconds, said[:30]))
 

@@ -3,7 +3,10 @@
 import re
 import subprocess
 import sys
+import time
 import traceback
+
+LONG_S = 10  # a check that takes longer says so: it may wait where it could work
 
 
 def note(text):
@@ -17,9 +20,12 @@ class Tap:
 
     def check(self, name, run, *arguments):
         """Runs one check and prints its line; returns whether it passed."""
+        started = time.monotonic()
         try:
             run(*arguments)
             self._result("ok", name)
+            if time.monotonic() - started >= LONG_S:
+                note("that took %.0f s" % (time.monotonic() - started))
             return True
         except Exception:  # a check may fail in any way; the run goes on
             self._result("not ok", name)
