@@ -14,8 +14,8 @@ static const struct {
 } COMMANDS[] = {
     {"serve", cmd_serve,
      "--model DIR --listen ADDR:PORT|unix:PATH --keys FILE [--admin PATH] [--isa ..]\n"
-     "      [--profile ..] [--threads N] [--ranks N] [--weights synth:SEED] [--context TOKENS]\n"
-     "      [--sessions N] [--host NAME]..\n"
+     "      [--profile ..] [--threads N] [--ranks N] [--gpu N] [--weights synth:SEED]\n"
+     "      [--context TOKENS] [--sessions N] [--host NAME]..\n"
      "      [--keepalive-ms N] [--draft N] [--metrics ADDR:PORT|unix:PATH] [--receipts N] [--front "
      "UID]\n"
      "      [--state-mib N] [--prefixes FILE --prefixes-key FILE] [--profiles FILE] [--audits DIR] "
@@ -24,7 +24,7 @@ static const struct {
     {"logits", cmd_logits,
      "--model DIR --ids FILE --profile NAME[,ROW=VALUE]... [--chunk N] [--positions 0,5,-1]\n"
      "      [--draft] [--trace] [--decode-from N] [--decode-profile NAME[,ROW=VALUE]...]\n"
-     "      [--worker PROGRAM] [--threads N] [--ranks N] [--weights synth:SEED]"},
+     "      [--worker PROGRAM] [--threads N] [--ranks N] [--gpu N] [--weights synth:SEED]"},
     {"layer", cmd_layer, "--model DIR --ids FILE --layer L --profile NAME --in FILE --out FILE"},
     {"steps", cmd_steps, "--model DIR: steps of another engine, which starts it; see --worker"},
     {"tokenize", cmd_tokenize, "--tokenizer FILE [--special] < text"},

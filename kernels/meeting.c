@@ -2,6 +2,7 @@
 #include "kernels/meeting.h"
 
 #include "kernels/check.h"
+#include "kernels/fault.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -49,15 +50,19 @@ int32_t meeting_ranks(const struct meeting *m)
     return m->ranks;
 }
 
+uint32_t meeting_limit(const struct meeting *m)
+{
+    return m->limit_ms;
+}
+
 /* Without it the others would wait for ever, and whoever waits for them. */
 static _Noreturn void somebody_is_missing(const struct meeting *m)
 {
-    for (int32_t r = 0; r < m->ranks; r++) {
-        if (m->came[r] == m->generation)
-            fprintf(stderr, "ranks: rank %d of %d has not come within %u ms\n", (int)r,
-                    (int)m->ranks, (unsigned)m->limit_ms);
-    }
-    exit(EXIT_FAILURE);
+    int32_t missing = 0;
+    while (missing < m->ranks - 1 && m->came[missing] != m->generation)
+        missing++;
+    fault_end("ranks: rank %d of %d has not come within %u ms", (int)missing, (int)m->ranks,
+              (unsigned)m->limit_ms);
 }
 
 void meeting_wait(struct meeting *m, int32_t rank)

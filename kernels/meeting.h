@@ -21,6 +21,8 @@ struct meeting;
 struct meeting *meeting_create(int32_t ranks, uint32_t limit_ms);
 void meeting_destroy(struct meeting *meeting);
 int32_t meeting_ranks(const struct meeting *meeting);
+/** @unit milliseconds */
+uint32_t meeting_limit(const struct meeting *meeting);
 
 /** Returns when all ranks have called this; what each wrote before is seen by all.
  *  @thread one for each rank */

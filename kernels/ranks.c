@@ -612,7 +612,7 @@ struct backend *backend_ranks_create(const struct ranks_plan *plan)
     ASSERT(pthread_mutex_init(&r->lock, NULL) == 0);
     ASSERT(pthread_cond_init(&r->posted_more, NULL) == 0);
     ASSERT(pthread_cond_init(&r->done_more, NULL) == 0);
-    r->meeting = meeting_create(plan->ranks, WORKER_STEP_SECONDS * 1000);
+    r->meeting = meeting_create(plan->ranks, plan->limit_ms);
     r->tensors = malloc(bytes);
     if (r->tensors != NULL) {
         memcpy(r->tensors, plan->tensors, bytes);

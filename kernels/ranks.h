@@ -26,6 +26,7 @@ struct ranks_plan {
     int32_t ranks; /* 1 to RANKS_MAX */
     struct backend_limits limits;
     int32_t blocks;                     /* of the network: tables of experts */
+    uint32_t limit_ms;                  /* of a wait for another rank, whose end is the process's */
     const struct ranks_tensor *tensors; /* [n_tensors], copied */
     int32_t n_tensors;
     ranks_open_fn *open;

@@ -144,7 +144,8 @@ static void *rank_main(void *context)
         bench.own_us[rank][i] = own_time(b, rank, part, SIZES[i]);
     void *communicator;
     cudaStream_t stream;
-    if (nccl.there && device == rank && nccl.init(&communicator, bench.ranks, nccl.id, rank) == 0 &&
+    if (nccl.there && backend_cuda_devices() >= bench.ranks &&
+        nccl.init(&communicator, bench.ranks, nccl.id, rank) == 0 &&
         cudaStreamCreate(&stream) == cudaSuccess) {
         for (size_t i = 0; i < N_SIZES; i++)
             bench.nccl_us[rank][i] = nccl_time(communicator, stream, rank, part, SIZES[i]);

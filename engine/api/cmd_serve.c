@@ -31,7 +31,7 @@ struct flags {
     const char *model, *listen, *keys, *admin, *metrics; /* borrow from argv */
     const char *profile, *profiles, *prefixes, *prefixes_key, *audits, *worker, *weights;
     int32_t threads, ranks, context, sessions, draft, keepalive_ms, receipts, front, worker_limit_s;
-    int32_t state_mib;
+    int32_t state_mib, gpu;
     enum isa isa;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
@@ -84,6 +84,7 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
         {"--threads", FLAG_NUMBER, &out->threads, .max = CPU_THREADS_MAX},
         {"--ranks", FLAG_NUMBER, &out->ranks, .max = RANKS_MAX},
         {"--weights", FLAG_TEXT, &out->weights, .required = false},
+        {"--gpu", FLAG_NUMBER, &out->gpu, .max = RANKS_MAX - 1},
         {"--context", FLAG_NUMBER, &out->context, .max = POSITIONS_MAX},
         {"--sessions", FLAG_NUMBER, &out->sessions, .max = SESSIONS_MAX},
         {"--state-mib", FLAG_NUMBER, &out->state_mib, .max = STATE_MIB_MAX},
@@ -116,6 +117,7 @@ static enum status open_engine(struct box *box, const struct flags *flags, struc
     struct model_options options = {.isa = flags->isa,
                                     .threads = flags->threads,
                                     .ranks = flags->ranks,
+                                    .gpu = flags->gpu,
                                     .weights = flags->weights,
                                     .worker = flags->worker,
                                     .worker_step_ms = 1000 * flags->worker_limit_s};

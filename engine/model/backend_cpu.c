@@ -27,6 +27,8 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
                          isa_name(options->isa));
     if (options->threads < 0 || options->threads > CPU_THREADS_MAX)
         return error_set(err, ERR_USAGE, "--threads: 0 (all) to %d", CPU_THREADS_MAX);
+    if (options->gpu != 0)
+        return error_set(err, ERR_USAGE, "--gpu: this program computes on processors");
     (void)rank;
     int threads = options->threads == 0 ? online_processors() : options->threads;
     int share = options->ranks > 1 ? threads / options->ranks : threads;

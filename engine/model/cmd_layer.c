@@ -33,6 +33,7 @@ static enum status options_parse(int argc, char **argv, struct layer_options *o,
         {"--threads", FLAG_NUMBER, &o->threads, .required = false},
         {"--ranks", FLAG_NUMBER, &o->ranks, .required = false},
         {"--weights", FLAG_TEXT, &o->model.weights, .required = false},
+        {"--gpu", FLAG_NUMBER, &o->model.gpu, .required = false},
     };
     *o = (struct layer_options){0};
     enum status status = flags_parse(argc, argv, flags, sizeof flags / sizeof *flags, err);

@@ -62,6 +62,7 @@ static enum status options_parse(int argc, char **argv, struct logits_options *o
         {"--threads", FLAG_NUMBER, &o->threads, .required = false},
         {"--ranks", FLAG_NUMBER, &o->ranks, .required = false},
         {"--weights", FLAG_TEXT, &o->model.weights, .required = false},
+        {"--gpu", FLAG_NUMBER, &o->model.gpu, .required = false},
     };
     *o = (struct logits_options){
         .positions = "-1", .chunk = STEP_TOKENS_MAX, .decode_from = INT32_MAX};

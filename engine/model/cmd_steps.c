@@ -8,6 +8,7 @@
 #include "engine/model/network.h"
 #include "engine/model/options.h"
 #include "kernels/check.h"
+#include "kernels/fault.h"
 #include "kernels/link.h"
 
 #include <errno.h>
@@ -37,6 +38,17 @@ struct steps_run {
     struct token_said *said; /* owns; [LINK_PICKS, vocab]: the engine cannot write here */
     int32_t n_picks;
 };
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* Why this process ends, where the engine will look for it. */
+static void last_words(void *user, const char *line)
+{
+    struct link *link = user;
+    size_t n = strnlen(line, sizeof link->reason - 1);
+    memcpy(link->reason, line, n);
+    link->reason[n] = '\0';
+}
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
@@ -411,14 +423,18 @@ int cmd_steps(int argc, char **argv)
         {"--threads", FLAG_NUMBER, &threads, .required = false},
         {"--ranks", FLAG_NUMBER, &ranks, .required = false},
         {"--weights", FLAG_TEXT, &options.weights, .required = false},
+        {"--gpu", FLAG_NUMBER, &options.gpu, .required = false},
+        {"--step-ms", FLAG_NUMBER, &options.worker_step_ms, .required = false},
     };
     enum status status = flags_parse(argc, argv, flags, sizeof flags / sizeof *flags, &err);
     options.threads = threads;
     options.ranks = ranks;
     if (status == OK)
         status = link_take(&run, &err);
-    if (status == OK)
+    if (status == OK) {
+        fault_tell(last_words, run.link);
         status = load(&run, dir, &options, &err);
+    }
     if (status == OK) {
         model_backend_watch(&options, &run.link->board);
         link_tell(&run.link->state, LINK_READY);

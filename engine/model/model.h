@@ -27,13 +27,14 @@ struct model_options {
     enum isa isa; /* forced, or ISA_AUTO: the best this processor has */
     int threads;  /* 0: one for each online processor */
     int ranks;    /* that compute it together (kernels/ranks.h), with the same bits; 0, 1: one */
+    int gpu;      /* of rank 0; the others have those behind it.  Only for who computes on GPUs */
     /* "synth:SEED": weights are made of a seed (engine/model/made.h), and of the checkpoint only
      * config.json is read; NULL: they are those of the checkpoint. */
     const char *weights;
     /* A program that computes in a process of its own ("steps" of it is started: engine, or
      * worker); NULL: this process does. */
     const char *worker;
-    int32_t worker_step_ms; /* a step of it that takes longer hangs; 0: WORKER_STEP_SECONDS */
+    int32_t worker_step_ms; /* a step that takes longer hangs; 0: WORKER_STEP_SECONDS */
     int32_t worker_load_ms; /* the same of loading; 0: WORKER_LOAD_SECONDS */
 };
 

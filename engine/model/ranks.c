@@ -71,6 +71,14 @@ static enum status refusal(const struct opening *o, int32_t ranks, struct error 
     return error_set(err, ERR_CAPACITY, "no memory or threads for %d ranks", (int)ranks);
 }
 
+/* Less than whoever waits for the step: they are told which rank it is. */
+static uint32_t rank_limit(const struct model_options *options)
+{
+    uint32_t step = options->worker_step_ms > 0 ? (uint32_t)options->worker_step_ms
+                                                : WORKER_STEP_SECONDS * 1000;
+    return step / 4 * 3;
+}
+
 enum status model_ranks_open(const struct model_options *options,
                              const struct backend_limits *limits, struct model *m,
                              struct error *err)
@@ -92,6 +100,7 @@ enum status model_ranks_open(const struct model_options *options,
     m->backend = backend_ranks_create(&(struct ranks_plan){.ranks = options->ranks,
                                                            .limits = *limits,
                                                            .blocks = model_blocks(m->config),
+                                                           .limit_ms = rank_limit(options),
                                                            .tensors = listing.tensors,
                                                            .n_tensors = listing.n,
                                                            .open = open_rank,

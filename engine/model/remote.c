@@ -46,9 +46,9 @@ struct remote {
 
 static enum status spawn(struct remote *r, struct error *err)
 {
-    char threads[16], ranks[16];
+    char threads[16], ranks[16], gpu[16], step_ms[16];
     snprintf(threads, sizeof threads, "%d", r->options.threads);
-    const char *argv[14] = {r->program, "steps", "--model", r->dir};
+    const char *argv[18] = {r->program, "steps", "--model", r->dir};
     int n = 4;
     if (r->options.isa != ISA_AUTO) {
         argv[n++] = "--isa";
@@ -62,6 +62,16 @@ static enum status spawn(struct remote *r, struct error *err)
     if (r->options.ranks != 0) {
         argv[n++] = "--ranks";
         argv[n++] = ranks;
+    }
+    snprintf(gpu, sizeof gpu, "%d", r->options.gpu);
+    if (r->options.gpu != 0) {
+        argv[n++] = "--gpu";
+        argv[n++] = gpu;
+    }
+    snprintf(step_ms, sizeof step_ms, "%d", (int)r->options.worker_step_ms);
+    if (r->options.worker_step_ms != 0) {
+        argv[n++] = "--step-ms";
+        argv[n++] = step_ms;
     }
     if (r->weights != NULL) {
         argv[n++] = "--weights";

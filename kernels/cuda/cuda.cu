@@ -1,5 +1,6 @@
 /* The CUDA backend as an object: the device, scratch memory, plain memory, the table, the timer. */
 #include "kernels/cuda/peers.cuh"
+#include "kernels/fault.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,15 +10,25 @@ void cuda_check(cudaError_t error, const char *what, const char *file, int line)
 {
     if (error == cudaSuccess)
         return;
-    fprintf(stderr, "%s:%d: the GPU failed: %s: %s\n", file, line, what, cudaGetErrorString(error));
-    exit(EXIT_FAILURE);
+    int device = -1;
+    (void)cudaGetDevice(&device);
+    fault_end("GPU %d failed: %s: %s (%s:%d)", device, cudaGetErrorString(error), what, file, line);
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
+/* Memory calls may wait for all GPUs and keep other calls waiting: nothing of this rank may then be
+ * waiting for another one, whose host has not launched yet what is waited for. */
+static void quiet(struct cuda_backend *b)
+{
+    if (b->peers != NULL)
+        CUDA_CHECK(cudaStreamSynchronize(b->stream));
+}
+
 static void *reserve(struct backend *base, size_t bytes)
 {
     void *memory = NULL;
+    quiet(cuda_of(base));
     if (cudaMalloc(&memory, bytes) != cudaSuccess) {
         (void)cudaGetLastError(); /* a refusal is an answer, not a failure */
         return NULL;
@@ -28,8 +39,8 @@ static void *reserve(struct backend *base, size_t bytes)
 
 static void release(struct backend *base, void *memory, size_t bytes)
 {
-    (void)base;
     (void)bytes;
+    quiet(cuda_of(base));
     CUDA_CHECK(cudaFree(memory)); /* waits for the device */
 }
 

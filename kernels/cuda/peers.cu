@@ -5,6 +5,7 @@
  * at.  The verdict is printed; all ranks go the same way.
  */
 #include "kernels/cuda/peers.cuh"
+#include "kernels/fault.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,9 +40,8 @@ void peers_check(const struct peers *peers)
         uint32_t missing = *(volatile uint32_t *)peers->all[r]->missing;
         if (missing == 0)
             continue;
-        fprintf(stderr, "ranks: rank %u of %d has not come within %u ms, says rank %d\n",
-                (unsigned)missing - 1, (int)peers->ranks, (unsigned)peers->limit_ms, (int)r);
-        exit(EXIT_FAILURE);
+        fault_end("ranks: rank %u of %d has not come within %u ms, says rank %d",
+                  (unsigned)missing - 1, (int)peers->ranks, (unsigned)peers->limit_ms, (int)r);
     }
 }
 
@@ -184,7 +184,7 @@ void cuda_meet(struct backend *base, struct meeting *meeting, int32_t rank)
         verdict = peers->push ? PEERS_PUSH : PEERS_LOST;
     }
     *peers->missing = 0;
-    peers->limit_ms = WORKER_STEP_SECONDS * 1000;
+    peers->limit_ms = meeting_limit(meeting);
     if (rank != 0)
         return;
     found = verdict;

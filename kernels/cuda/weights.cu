@@ -107,21 +107,26 @@ static size_t taken_for(size_t bytes)
     return (bytes + WEIGHT_ALIGN - 1) / WEIGHT_ALIGN * WEIGHT_ALIGN;
 }
 
-static void piece_add(struct weight_map *map, size_t bytes)
+static cudaError_t piece_add(struct weight_map *map, size_t bytes)
 {
     struct piece *piece = (struct piece *)calloc(1, sizeof *piece);
     ASSERT(piece != NULL);
     piece->size = bytes > PIECE_BYTES ? bytes : PIECE_BYTES;
-    CUDA_CHECK(cudaMalloc(&piece->memory, piece->size));
+    cudaError_t error = cudaMalloc(&piece->memory, piece->size);
+    if (error != cudaSuccess) {
+        free(piece);
+        return error;
+    }
     piece->next = map->pieces;
     map->pieces = piece;
+    return cudaSuccess;
 }
 
 static void *device_take(struct weight_map *map, size_t bytes)
 {
     bytes = taken_for(bytes);
     if (map->pieces == NULL || map->pieces->size - map->pieces->used < bytes)
-        piece_add(map, bytes);
+        CUDA_CHECK(piece_add(map, bytes));
     struct piece *piece = map->pieces;
     char *at = (char *)piece->memory + piece->used;
     piece->used += bytes;
@@ -327,14 +332,14 @@ const char *cuda_load(struct backend *base, const struct load_params *p)
     map->made = p->made;
     CUDA_CHECK(cudaGetDevice(&device));
     CUDA_CHECK(cudaMemGetInfo(&left, &all));
-    if (bytes > left) {
+    /* Another rank may take from the same GPU in between. */
+    if (bytes > left || (bytes > 0 && piece_add(map, bytes) != cudaSuccess)) {
+        (void)cudaGetLastError(); /* a refusal is an answer, not a failure */
         snprintf(map->words, sizeof map->words,
                  "GPU %d: %.1f GiB of weights; %.1f of %.1f GiB of memory are free", device,
                  GIB(bytes), GIB(left), GIB(all));
         return map->words;
     }
-    if (bytes > 0)
-        piece_add(map, bytes);
     map->loading = true;
     for (int32_t i = 0; i < p->n; i++)
         weight_get(b, &p->tensors[i]);

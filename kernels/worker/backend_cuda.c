@@ -1,5 +1,5 @@
-/* The worker computes on the GPUs that its driver shows: a rank on each, or, when there are fewer,
- * all on the first.  A thread tells the engine how they fare. */
+/* The worker computes on the GPUs that its driver shows, from one of them on: a rank on each, or,
+ * when there are fewer, all on that one.  A thread tells the engine how they fare. */
 #include "engine/base/clock.h"
 #include "engine/model/network.h"
 #include "kernels/cuda/cuda.h"
@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static int device_of(int32_t rank, int32_t ranks)
+static int device_of(int32_t rank, int32_t ranks, int first)
 {
-    return backend_cuda_devices() < ranks ? 0 : rank;
+    return backend_cuda_devices() - first < ranks ? first : first + rank;
 }
 
 enum status model_backend_open(const struct model_options *options, int32_t rank,
@@ -22,7 +22,7 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
 {
     if (options->isa != ISA_AUTO || options->threads != 0)
         return error_set(err, ERR_USAGE, "--isa, --threads: the worker computes on a GPU");
-    int device = device_of(rank, options->ranks);
+    int device = device_of(rank, options->ranks, options->gpu);
     const char *reason;
     *out = backend_cuda_create(device, limits, &reason);
     if (*out == NULL)
@@ -37,14 +37,15 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
 struct watch {
     struct link_board *board; /* borrows, as long as the process lives */
     int32_t ranks;
+    int first; /* GPU */
 };
 
 /* The first rank that computes on each GPU, which the two libraries number in ways of their own. */
-static void name_ranks(struct gauges *g, int32_t ranks)
+static void name_ranks(struct gauges *g, int32_t ranks, int first)
 {
     char bus[GAUGE_BUS_BYTES];
     for (int32_t rank = ranks - 1; rank >= 0; rank--) {
-        if (!backend_cuda_bus(device_of(rank, ranks), bus))
+        if (!backend_cuda_bus(device_of(rank, ranks, first), bus))
             continue;
         for (int32_t i = 0; i < g->n; i++) {
             if (strcmp(g->gpu[i].bus, bus) == 0)
@@ -65,7 +66,7 @@ static void *watch(void *context)
     for (;;) {
         if (wrong == NULL)
             nvml_read(&g);
-        name_ranks(&g, w->ranks);
+        name_ranks(&g, w->ranks, w->first);
         g.at_ms = (int64_t)clock_ms();
         link_show(w->board, &g);
         usleep(GAUGE_PERIOD_MS * 1000);
@@ -77,7 +78,7 @@ void model_backend_watch(const struct model_options *options, struct link_board 
 {
     static struct watch w;
     pthread_t thread;
-    w = (struct watch){board, options->ranks > 1 ? options->ranks : 1};
+    w = (struct watch){board, options->ranks > 1 ? options->ranks : 1, options->gpu};
     int code = pthread_create(&thread, NULL, watch, &w);
     if (code != 0)
         fprintf(stderr, "worker: nobody watches the GPUs: %s\n", strerror(code));

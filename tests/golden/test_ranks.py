@@ -1,19 +1,20 @@
 """Ranks: however many compute one network together, the engine prints the same bytes.
 
-    test_ranks.py [--ranks N,N..] [--engine FILE] [--synth FILE] [GROUP...]
+    test_ranks.py [--ranks N,N..] [--gpus N] [--engine FILE] [--synth FILE] [GROUP...]
 
 ranks      every kind of layer, ratios and slices of uneven sizes, NVFP4 too, by 1 to 8 ranks: bytes of one alone
 worker     the same through a worker that has ranks
 made       weights made of a seed, of which no file is read: the bytes of the checkpoint of that seed, by any ranks
+groups     two groups of ranks at once, each under its own profile: the bytes that each has alone
 few        each network under its first profile, by as many as --ranks says; only when it is named: for GPUs
 contract   a number of ranks that there is not is refused
 controls   the comparison notices another token and other profile
 
 One rank is what the golden suites hold against the reference; what is equal to it to the byte needs no gate."""
-import os, shutil, sys
+import os, shutil, sys, threading
 import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import DATA, DEMO, Tap, arguments
+from harness import DATA, DEMO, Engine, Tap, arguments
 
 # (what, config, seed, flags of synth, vocabulary, tokens, profiles).  nano has 2 groups of heads, wide 4 and 3 units
 # of hidden rows, so that no number of ranks divides everything; the profiles take every path of the operations.
@@ -86,6 +87,28 @@ def group_made(engine):
         tap.check(linked == wanted, "a worker makes them, too")
 
 
+def group_groups(engine):
+    """On GPUs each has its own, by --gpu; on processors there is nothing to choose."""
+    network, gpus = NETWORKS[0], GPUS > 1
+    ways = [(profile, "--ranks", GPUS // 2 if gpus else 2, *(("--gpu", GPUS // 2 * at) if gpus else ("--worker", engine.engine)))
+            for at, profile in enumerate(("official", "reference"))]
+    engines = (engine, Engine(engine.engine, engine.synth))
+    alone = [printed(e, network, *way) for e, way in zip(engines, ways)]
+    beside = [set(), set()]
+
+    def run(at):
+        for _ in range(3 if gpus else 1):
+            beside[at].add(printed(engines[at], network, *ways[at]))
+
+    threads = [threading.Thread(target=run, args=(at,)) for at in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    tap.check(beside == [{a} for a in alone], "two groups at once, official and reference: each prints what it prints alone")
+    tap.check(alone[0] != alone[1], "control: they print different bytes")
+
+
 def refused(engine, says, *flags):
     status, _, said = engine.run("logits", "--ids", engine.ids([5]), "--profile", "official", *flags)
     tap.check(status == 2 and says in said, f"{' '.join(map(str, flags[2:]))}: refused: {said.strip()[:100]}")
@@ -93,6 +116,7 @@ def refused(engine, says, *flags):
 
 def group_contract(engine):
     alone = config_alone(engine, "nano.json")
+    refused(engine, "--gpu", "--model", alone, "--weights", "synth:1", "--gpu", 1)
     for seed in ("synth", "synth:", "synth:-1", "synth:1x", "synth:18446744073709551616", "random:1"):
         refused(engine, "--weights", "--model", alone, "--weights", seed)
     refused(engine, "config.json", "--model", engine.folder.name, "--weights", "synth:1")
@@ -111,11 +135,16 @@ def group_controls(engine):
     tap.check(printed(engine, network, "reference", "--ranks", 2) != alone, "control: another profile prints other bytes")
 
 
-GROUPS = {"ranks": group_ranks, "worker": group_worker, "made": group_made, "contract": group_contract, "controls": group_controls,
+GROUPS = {"ranks": group_ranks, "worker": group_worker, "made": group_made, "groups": group_groups, "contract": group_contract, "controls": group_controls,
           "few": group_few}
 if "--ranks" in sys.argv:
     at = sys.argv.index("--ranks")
     RANKS = tuple(map(int, sys.argv[at + 1].split(",")))
+    del sys.argv[at:at + 2]
+GPUS = 0  # of this machine that an engine other than the CPU's may have
+if "--gpus" in sys.argv:
+    at = sys.argv.index("--gpus")
+    GPUS = int(sys.argv[at + 1])
     del sys.argv[at:at + 2]
 ENGINE, CHOSEN = arguments(GROUPS)
 for name in CHOSEN:

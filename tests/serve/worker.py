@@ -5,6 +5,7 @@ chat     a conversation by curl, as a person would have it
 same     answers, prefix reuse, guesses and the proof of a profile equal those of an engine that computes by itself
 killed   kill -9 of the worker under load: what ran is told, what waits is answered, and all is as before
 hung     a worker that is stopped is noticed by the watchdog, and by a proof that ran
+faults   each way in which GPUs and ranks fail, planted in a worker: its reason is told, and it serves again
 load     a model that can not be loaded, and memory that is not there: clients are told, until it can
 Prints TAP, and after how long each worker computed again.  PROGRAM is the engine unless it is given; `same` holds for
 that one alone, since a GPU sums in another order."""
@@ -262,6 +263,38 @@ def group_hung(folder, model, worker):
     check("hung: and it stops as ever", engine.stop())
 
 
+FAULTY = os.path.join(ROOT, "build", "faulty")
+LIMIT_S = 4  # of a step of a few tokens: ranks then wait three quarters of it for one that hangs
+
+
+def group_faults(folder, model, _):
+    program = os.path.join(folder, "faulty")
+    os.symlink(FAULTY, program)
+    engine = Engine(folder + "/faults", model, "--worker", program, "--ranks", "2", "--worker-limit", str(LIMIT_S))
+    asked = {"messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "max_tokens": 4}
+    wanted = said(engine.ask(asked))
+    check("faults: control: without a plan nothing fails", wanted[0] == 200 and engine.metric("v4box_worker_losses_total") == 0)
+    # What is planned, and what the log then says; the last three come one behind another.
+    plans = [(("device",), ["the worker ended with status 1: GPU 1 failed: an illegal memory access was encountered;"]),
+             (("hang", "memory", "peers"), ["the worker ended with status 1: ranks: rank 1 of 2 has not come within 3000 ms;",
+              "the worker does not serve: weights: GPU 1: 80.0 GiB of weights; 12.5 of 94.9 GiB of memory are free;",
+              "the worker ended with status 1: GPU 1 failed: peer mapping resources exhausted;"])]
+    for losses, (plan, says) in enumerate(plans, 1):
+        with open(program + ".part", "w") as part:
+            part.write("".join(word + "\n" for word in plan))
+        os.rename(program + ".part", program + ".plan")
+        told = engine.ask(asked)
+        check(f"faults: {', '.join(plan)}: who asks hears 503 and when to come back",
+              (told[0], told[1], told[2].get("error", {}).get("code")) == (503, "5", "engine_restarting"), told)
+        check(f"faults: {', '.join(plan)}: it serves again, as before",
+              engine.serves(losses) and said(engine.ask(asked))[:2] == wanted[:2])
+        log = open(engine.log.name).read()
+        check(f"faults: {', '.join(plan)}: each reason is told once, in order",
+              [log.count(line) for line in says] == [1] * len(says) and
+              sorted(says, key=log.index) == says and open(program + ".plan").read() == "", log)
+    check("faults: and it stops as ever", engine.stop())
+
+
 def loads_in_vain(engine, what, breaks, mends, says):
     wanted = said(engine.ask(ASKED[0]))
     breaks()
@@ -293,7 +326,7 @@ def group_load(folder, model, worker):
                   lambda: resource.prlimit(engine.process.pid, resource.RLIMIT_AS, usual), "memory")
 
 
-GROUPS = {"chat": group_chat, "same": group_same, "killed": group_killed, "hung": group_hung, "load": group_load}
+GROUPS = {"chat": group_chat, "same": group_same, "killed": group_killed, "hung": group_hung, "faults": group_faults, "load": group_load}
 
 
 def main():

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { LIMIT_MS = 120000 };
 enum { N = 5, HIDDEN = 256, INNER = 128, ROUTED = 8, TOP = 3, ROWS = 300 };
 
 /* ---- shares and slices ---------------------------------------------------------------------- */
@@ -158,6 +159,7 @@ static void compute_by(int32_t ranks, float *out, struct witness_table *seen)
     const struct ranks_plan plan = {.ranks = ranks,
                                     .limits = LIMITS,
                                     .blocks = 1,
+                                    .limit_ms = LIMIT_MS,
                                     .tensors = tensors,
                                     .n_tensors = 1,
                                     .open = open_rank};
@@ -206,8 +208,12 @@ static void test_refused(void **state)
 {
     (void)state;
     const struct ranks_tensor none[1] = {{0}};
-    const struct ranks_plan plan = {
-        .ranks = 3, .limits = LIMITS, .blocks = 1, .tensors = none, .open = refuse_last};
+    const struct ranks_plan plan = {.ranks = 3,
+                                    .limits = LIMITS,
+                                    .blocks = 1,
+                                    .limit_ms = LIMIT_MS,
+                                    .tensors = none,
+                                    .open = refuse_last};
     assert_null(backend_ranks_create(&plan));
 }
 
@@ -252,6 +258,7 @@ static void test_load(void **state)
     const struct ranks_plan plan = {.ranks = RANKS,
                                     .limits = LIMITS,
                                     .blocks = 1,
+                                    .limit_ms = LIMIT_MS,
                                     .tensors = cut,
                                     .n_tensors = 1,
                                     .open = open_loader};
@@ -280,12 +287,16 @@ static void test_load(void **state)
 }
 
 /* A backend that reads host memory has nothing to load, however many of it there are. */
-static void test_load_nothing(void **state)
+static void test_nothing(void **state)
 {
     (void)state;
     const struct ranks_tensor none[1] = {{0}};
-    struct backend *b = backend_ranks_create(&(struct ranks_plan){
-        .ranks = 2, .limits = LIMITS, .blocks = 1, .tensors = none, .open = open_rank});
+    struct backend *b = backend_ranks_create(&(struct ranks_plan){.ranks = 2,
+                                                                  .limits = LIMITS,
+                                                                  .blocks = 1,
+                                                                  .limit_ms = LIMIT_MS,
+                                                                  .tensors = none,
+                                                                  .open = open_rank});
     assert_non_null(b);
     assert_null(b->ops->load);
     b->ops->destroy(b);
@@ -352,10 +363,10 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shares),       cmocka_unit_test(test_slices),
-        cmocka_unit_test(test_missing),      cmocka_unit_test(test_operations),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_load),
-        cmocka_unit_test(test_load_nothing),
+        cmocka_unit_test(test_shares),  cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_missing), cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_load),
+        cmocka_unit_test(test_nothing),
     };
     return cmocka_run_group_tests_name("ranks", tests, set_up, tear_down);
 }
