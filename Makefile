@@ -127,10 +127,10 @@ test: build/engine-scripted
 
 # ---- the worker: the same sources for glibc, with the GPU's backend -------------------------------
 # Only libcuda.so.1 (opened at run time) and glibc are dynamic.  CUDA's compiler is not in Debian:
-# without it nothing here is built.  C++ without its library, so that C links it.
+# without it nothing here is built.  C++ without its library, so that C links it.  A thread for each kind of GPU.
 NVCC := $(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc))
 CUDA_LIB := $(NVCC:/bin/nvcc=/lib64)
-NVFLAGS := -std=c++20 -O3 -I. -fmad=false -Werror all-warnings -Xptxas -v \
+NVFLAGS := --threads 2 -std=c++20 -O3 -I. -fmad=false -Werror all-warnings -Xptxas -v \
            -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_120f,code=sm_120f \
            -Xcompiler -Wall,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
 CFLAGS_GPU := $(CFLAGS_ALL) -O2 -g -ffunction-sections -fdata-sections
