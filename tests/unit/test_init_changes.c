@@ -152,6 +152,12 @@ static const struct {
     {"settings hostname x", ROLE_ADMIN, true},
     {"claim", ROLE_VIEWER, false}, /* over SSH there is no code to see any more */
     {"top", ROLE_VIEWER, false},
+    {"gpu", ROLE_VIEWER, false},
+    {"gpu --json", ROLE_VIEWER, false},
+    {"keys", ROLE_VIEWER, false},
+    {"audit", ROLE_VIEWER, false},
+    {"audit pins", ROLE_VIEWER, false},
+    {"audit pin next", ROLE_OPERATOR, true},
     {"support", ROLE_VIEWER, false},
     {"time", ROLE_VIEWER, false},
     {"time set 2026-11-30T12:00:00Z", ROLE_ADMIN, true},
