@@ -12,7 +12,7 @@ QUESTION = "Explain how a kettle works, please."
 
 
 def wrong_words(tap, box):
-    for line, word in (("audit", "usage"), ("audit guess", "usage"), ("audit all --budget 9m", "--budget"),
+    for line, word in (("audit guess", "usage"), ("audit all --budget 9m", "--budget"),
                        ("audit all --profile quickest", "quickest"), ("audit all --seed x", "--seed"),
                        ("audit all --seed", "--seed"), ("audit isolate", "--test"), ("audit logits --cpu", "no worker"),
                        ("audit isolate --test logits --pinned x", "--pinned"), ("audit soak --test logits", "--test"),
@@ -24,6 +24,8 @@ def wrong_words(tap, box):
                        ("audit schedule daily 03:00 9m", "usage"), ("audit schedule weekly", "usage")):
         answer = box.answer(line)
         tap.check(not answer["ok"] and word in answer["text"], f"refused: {line}")
+    alone, status = box.answer("audit"), box.answer("audit status")
+    tap.check(alone["ok"] and alone == status, "its name alone is `audit status`")
     rows = box.ask("audit list")["rows"]
     tap.check(len(rows) > 25 and all(row["legs"] for row in rows), f"{len(rows)} rows can be audited")
 
