@@ -2,53 +2,26 @@
  * kernel's lines. */
 #include "init/pci.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "tests/unit/made_sys.h"
+
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-static char root[] = "/tmp/test_init_pci.XXXXXX";
 static char text_bytes[GPU_TEXT_BYTES], data_bytes[GPU_TEXT_BYTES];
-
-static void put(const char *bus, const char *name, const char *bytes, size_t n)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", root, bus);
-    mkdir(path, 0700);
-    snprintf(path, sizeof path, "%s/%s/%s", root, bus, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, n, file), n);
-    assert_int_equal(fclose(file), 0);
-}
-
-static void write_text(const char *bus, const char *name, const char *text)
-{
-    put(bus, name, text, strlen(text));
-}
 
 static void put_gpu(const char *bus)
 {
     char path[256];
-    write_text(bus, "vendor", "0x10de\n");
-    write_text(bus, "class", "0x030200\n");
-    write_text(bus, "device", "0x2bb5\n");
-    write_text(bus, "current_link_speed", "32.0 GT/s PCIe\n");
-    write_text(bus, "max_link_speed", "32.0 GT/s PCIe\n");
-    write_text(bus, "current_link_width", "16\n");
-    write_text(bus, "max_link_width", "16\n");
-    write_text(bus, "aer_dev_correctable", "RxErr 3\nBadTLP 4\nTOTAL_ERR_COR 7\n");
-    write_text(bus, "aer_dev_fatal", "Undefined 0\nTOTAL_ERR_FATAL 1\n");
-    write_text(bus, "aer_dev_nonfatal", "Undefined 0\nTOTAL_ERR_NONFATAL 2\n");
+    made_text(bus, "vendor", "0x10de\n");
+    made_text(bus, "class", "0x030200\n");
+    made_text(bus, "device", "0x2bb5\n");
+    made_text(bus, "current_link_speed", "32.0 GT/s PCIe\n");
+    made_text(bus, "max_link_speed", "32.0 GT/s PCIe\n");
+    made_text(bus, "current_link_width", "16\n");
+    made_text(bus, "max_link_width", "16\n");
+    made_text(bus, "aer_dev_correctable", "RxErr 3\nBadTLP 4\nTOTAL_ERR_COR 7\n");
+    made_text(bus, "aer_dev_fatal", "Undefined 0\nTOTAL_ERR_FATAL 1\n");
+    made_text(bus, "aer_dev_nonfatal", "Undefined 0\nTOTAL_ERR_NONFATAL 2\n");
     snprintf(path, sizeof path, "%s/%s/driver", root, bus);
     assert_int_equal(symlink("../../../bus/pci/drivers/nvidia", path), 0);
 }
@@ -61,21 +34,6 @@ static void tell(const struct gpu *payload, const struct xids *xids)
     snprintf(version, sizeof version, "%s/module/version", root);
     pci_tell(root, version, payload, xids, &text, &data);
     assert_false(text.cut || data.cut);
-}
-
-static int make_root(void **state)
-{
-    (void)state;
-    strcpy(root + sizeof root - 7, "XXXXXX");
-    return mkdtemp(root) == NULL ? -1 : 0;
-}
-
-static int clear_root(void **state)
-{
-    char command[64];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    return system(command);
 }
 
 static void told(const char *text)
@@ -92,12 +50,12 @@ static void a_gpu_is_told(void **state)
     strcpy(payload.verity.version, "580.65.06");
     put_gpu("0000:c1:00.0");
     put_gpu("0000:41:00.0");
-    write_text("0000:41:00.0", "current_link_width", "8\n");
-    write_text("0000:42:00.0", "vendor", "0x10de\n"); /* its sound */
-    write_text("0000:42:00.0", "class", "0x040300\n");
-    write_text("0000:01:00.0", "vendor", "0x8086\n"); /* another's picture */
-    write_text("0000:01:00.0", "class", "0x030000\n");
-    write_text("module", "version", "580.65.06\n");
+    made_text("0000:41:00.0", "current_link_width", "8\n");
+    made_text("0000:42:00.0", "vendor", "0x10de\n"); /* its sound */
+    made_text("0000:42:00.0", "class", "0x040300\n");
+    made_text("0000:01:00.0", "vendor", "0x8086\n"); /* another's picture */
+    made_text("0000:01:00.0", "class", "0x030000\n");
+    made_text("module", "version", "580.65.06\n");
     static const char LINE[] = "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.";
     assert_true(xid_take(&xids, LINE, strlen(LINE), 0));
     tell(&payload, &xids);
@@ -152,11 +110,11 @@ static void hostile_files(void **state)
     memset(huge, 'x', sizeof huge);
     for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
         for (size_t k = 0; k < sizeof BYTES / sizeof BYTES[0]; k++) {
-            write_text("0000:41:00.0", NAMES[i], BYTES[k]);
+            made_text("0000:41:00.0", NAMES[i], BYTES[k]);
             tell(&payload, &xids);
             assert_null(strchr(text_bytes, '\x1b'));
         }
-        put("0000:41:00.0", NAMES[i], huge, sizeof huge);
+        made_bytes("0000:41:00.0", NAMES[i], huge, sizeof huge);
         tell(&payload, &xids);
         snprintf(path, sizeof path, "%s/0000:41:00.0/%s", root, NAMES[i]);
         assert_int_equal(unlink(path), 0);
@@ -165,8 +123,8 @@ static void hostile_files(void **state)
         tell(&payload, &xids);
     }
     told("NVIDIA 10de:ffff\n  driver nvidia, link ? x? of ? x?\n  nobody counts errors");
-    write_text("0000:zz:00.0", "vendor", "0x10de\n");
-    write_text("0000:zz:00.0", "class", "0x030200\n");
+    made_text("0000:zz:00.0", "vendor", "0x10de\n");
+    made_text("0000:zz:00.0", "class", "0x030200\n");
     tell(&payload, &xids);
     told("1 NVIDIA GPU on the PCI bus\n");
 }

@@ -2,19 +2,11 @@
 #include "engine/api/sensors.h"
 #include "kernels/gauges.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
+#include "tests/unit/made_sys.h"
+
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-static char root[] = "/tmp/test_sensors.XXXXXX";
 static int64_t gpu_celsius = GAUGE_UNKNOWN;
 
 bool engine_gauges_get(struct engine *engine, struct gauges *out)
@@ -26,33 +18,6 @@ bool engine_gauges_get(struct engine *engine, struct gauges *out)
     return gpu_celsius != GAUGE_UNKNOWN;
 }
 
-static void put(const char *chip, const char *name, const char *text)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", root, chip);
-    mkdir(path, 0700);
-    snprintf(path, sizeof path, "%s/%s/%s", root, chip, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
-
-static int make_root(void **state)
-{
-    (void)state;
-    strcpy(root + sizeof root - 7, "XXXXXX");
-    return mkdtemp(root) == NULL ? -1 : 0;
-}
-
-static int clear_root(void **state)
-{
-    char command[64];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    return system(command);
-}
-
 #define CPU "coretemp k10temp"
 
 static void chips(void **state)
@@ -60,15 +25,15 @@ static void chips(void **state)
     (void)state;
     assert_int_equal(hwmon_hottest("/nonexistent", CPU), GAUGE_UNKNOWN);
     assert_int_equal(hwmon_hottest(root, CPU), GAUGE_UNKNOWN);
-    put("hwmon0", "name", "nvme\n");
-    put("hwmon0", "temp1_input", "70850\n");
+    made_text("hwmon0", "name", "nvme\n");
+    made_text("hwmon0", "temp1_input", "70850\n");
     assert_int_equal(hwmon_hottest(root, CPU), GAUGE_UNKNOWN);
-    put("hwmon1", "name", "k10temp\n");
-    put("hwmon1", "temp1_input", "41000\n");
-    put("hwmon1", "temp3_input", "63999\n");
-    put("hwmon1", "temp3_crit", "99000\n");
-    put("hwmon12", "name", "coretemp\n");
-    put("hwmon12", "temp130_input", "62000\n");
+    made_text("hwmon1", "name", "k10temp\n");
+    made_text("hwmon1", "temp1_input", "41000\n");
+    made_text("hwmon1", "temp3_input", "63999\n");
+    made_text("hwmon1", "temp3_crit", "99000\n");
+    made_text("hwmon12", "name", "coretemp\n");
+    made_text("hwmon12", "temp130_input", "62000\n");
     assert_int_equal(hwmon_hottest(root, CPU), 63);
     assert_int_equal(hwmon_hottest(root, "nvme drivetemp"), 70);
     assert_int_equal(hwmon_hottest(root, "core k10"), GAUGE_UNKNOWN);
@@ -81,18 +46,18 @@ static void hostile_chips(void **state)
         "hot\n", "0x2000\n"};
     char path[256];
     (void)state;
-    put("hwmon0", "name", "coretemp\n");
+    made_text("hwmon0", "name", "coretemp\n");
     for (size_t i = 0; i < sizeof NUMBERS / sizeof NUMBERS[0]; i++) {
-        put("hwmon0", "temp1_input", NUMBERS[i]);
+        made_text("hwmon0", "temp1_input", NUMBERS[i]);
         assert_int_equal(hwmon_hottest(root, CPU), GAUGE_UNKNOWN);
     }
     snprintf(path, sizeof path, "%s/hwmon0/temp2_input", root);
     assert_int_equal(mkfifo(path, 0600), 0); /* nobody writes there */
-    put("hwmon0", "temp3_input", "30000\n");
+    made_text("hwmon0", "temp3_input", "30000\n");
     assert_int_equal(hwmon_hottest(root, CPU), 30);
-    put("hwmon0", "name", "coretemp and more\n");
+    made_text("hwmon0", "name", "coretemp and more\n");
     assert_int_equal(hwmon_hottest(root, CPU), GAUGE_UNKNOWN);
-    put("hwmon0", "name", "\n");
+    made_text("hwmon0", "name", "\n");
     assert_int_equal(hwmon_hottest(root, CPU), GAUGE_UNKNOWN);
 }
 
@@ -123,8 +88,8 @@ static void a_thread_looks(void **state)
     (void)state;
     sensors_get(NULL, &view);
     assert_int_equal(view.celsius[SENSOR_CPU], GAUGE_UNKNOWN);
-    put("hwmon0", "name", "coretemp\n");
-    put("hwmon0", "temp1_input", "99000\n");
+    made_text("hwmon0", "name", "coretemp\n");
+    made_text("hwmon0", "temp1_input", "99000\n");
     gpu_celsius = 61;
     assert_int_equal(sensors_start(NULL, root, &sensors, &err), OK);
     time_t end = time(NULL) + 60;
