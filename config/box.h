@@ -233,6 +233,7 @@
 #define END_SETTLE_MS          200   /* lets the answer to `poweroff` reach its reader */
 #define NET_TRY_S_MAX          3600  /* of `net ... --try`: longer is no trial */
 #define END_TRY_MS             5000 /* the updater passes the answer on, over SSH, before the restart */
+#define GIVE_UP_MS             5000 /* after a start that is no good: the keeper keeps why, every 2 s */
 #define SSH_KEY_LINE_BYTES     320 /* type, 68 characters, a role, and CONSOLE_WHO_BYTES twice */
 #define PANIC_DELAY_S          10 /* long enough to read the console, short enough for a remote box */
 

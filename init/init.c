@@ -559,7 +559,7 @@ static void give_up_start(const char *failed)
         return;
     if (!slots_give_up(&box.slots, reason))
         journal_printf(&box.journal, "init", "the reason can not be kept: %s", strerror(errno));
-    ending = RB_AUTOBOOT;
+    restart_ms = clock_ms() + GIVE_UP_MS;
 }
 
 /* Milliseconds until it has to be looked again. */
