@@ -19,19 +19,9 @@ struct audit_given {
     int32_t n_messages, n_exchanges;
 };
 
-static const char *text_of(struct json_object *object, const char *key)
-{
-    struct json_object *value = json_member(object, key, NULL);
-    bool text = value != NULL && json_object_is_type(value, json_type_string) &&
-                json_object_get_string_len(value) > 0 &&
-                strlen(json_object_get_string(value)) == (size_t)json_object_get_string_len(value);
-    return text ? json_object_get_string(value) : NULL;
-}
-
 static bool is_role(struct json_object *message, const char *role)
 {
-    const char *text =
-        json_object_is_type(message, json_type_object) ? text_of(message, "role") : NULL;
+    const char *text = json_text(message, "role");
     return text != NULL && strcmp(text, role) == 0;
 }
 
@@ -46,15 +36,15 @@ static enum status take_expected(struct json_object *root, struct audit_given *g
     struct json_object *last = n > 1 ? json_object_array_get_idx(messages, n - 1) : NULL;
     const char *expected = NULL, *field = "expected";
     if (said != NULL) {
-        expected = text_of(root, "expected");
+        expected = json_text(root, "expected");
     } else if (last != NULL && is_role(last, "assistant") &&
                json_member(last, "prefix", NULL) == NULL) {
         field = "messages: the last content";
-        expected = text_of(last, "content");
+        expected = json_text(last, "content");
     } else {
         return OK;
     }
-    if (expected == NULL || strlen(expected) >= AUDIT_EXPECTED_BYTES)
+    if (expected == NULL || expected[0] == '\0' || strlen(expected) >= AUDIT_EXPECTED_BYTES)
         return error_set(err, ERR_INPUT, "%s: want a text of 1 to %d bytes", field,
                          AUDIT_EXPECTED_BYTES - 1);
     g->expected = strdup(expected);

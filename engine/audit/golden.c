@@ -54,16 +54,6 @@ enum status golden_model_of(const char *dir, const char *name, int32_t vocab,
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* NULL unless it is a text without NUL. */
-static const char *text_of(struct json_object *object, const char *key)
-{
-    struct json_object *value =
-        json_object_is_type(object, json_type_object) ? json_member(object, key, NULL) : NULL;
-    bool text = value != NULL && json_object_is_type(value, json_type_string) &&
-                strlen(json_object_get_string(value)) == (size_t)json_object_get_string_len(value);
-    return text ? json_object_get_string(value) : NULL;
-}
-
 /* -1 unless it is a whole number below `end`. */
 static int32_t number_of(struct json_object *value, int32_t end)
 {
@@ -97,9 +87,9 @@ static enum status take_made(struct json_object *root, const struct golden_model
 {
     struct json_object *made = json_member(root, "made", NULL);
     struct json_object *of = json_member(root, "model", NULL);
-    const char *schema = text_of(root, "schema"), *by = text_of(made, "by");
-    const char *profile = text_of(made, "profile"), *name = text_of(of, "name");
-    const char *weights = text_of(of, "weights");
+    const char *schema = json_text(root, "schema"), *by = json_text(made, "by");
+    const char *profile = json_text(made, "profile"), *name = json_text(of, "name");
+    const char *weights = json_text(of, "weights");
     if (schema == NULL || strcmp(schema, SCHEMA) != 0)
         return error_set(err, ERR_INPUT, "schema: want " SCHEMA);
     if (by == NULL || by[0] == '\0' || strlen(by) >= GOLDEN_MADE_BYTES)

@@ -414,6 +414,15 @@ struct json_object *json_member(struct json_object *object, const char *key, boo
     return value;
 }
 
+const char *json_text(struct json_object *object, const char *key)
+{
+    struct json_object *value =
+        json_object_is_type(object, json_type_object) ? json_member(object, key, NULL) : NULL;
+    bool text = value != NULL && json_object_is_type(value, json_type_string) &&
+                strlen(json_object_get_string(value)) == (size_t)json_object_get_string_len(value);
+    return text ? json_object_get_string(value) : NULL;
+}
+
 void json_set(struct json_object *object, const char *key, struct json_object *take_value)
 {
     ASSERT(json_object_object_add(object, key, take_value) == 0);

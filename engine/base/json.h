@@ -42,6 +42,10 @@ void json_dump_string(struct buf *out, const char *text, size_t len);
 /** Member `key` of an object, or NULL when absent; a JSON null is reported by *is_null = true. */
 struct json_object *json_member(struct json_object *object, const char *key, bool *is_null);
 
+/** Member `key` when `object` is an object and the member a text without NUL, which may be empty;
+ * else NULL.  @return borrowed */
+const char *json_text(struct json_object *object, const char *key);
+
 /** Puts a member into an object, in the place of one of the same name; without memory it ends the
  *  program.  @own take_value: the object */
 void json_set(struct json_object *object, const char *key, struct json_object *take_value);
