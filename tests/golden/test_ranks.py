@@ -5,7 +5,7 @@
 ranks      every kind of layer, ratios and slices of uneven sizes, NVFP4 too, by 1 to 8 ranks: bytes of one alone
 worker     the same through a worker that has ranks
 made       weights made of a seed, of which no file is read: the bytes of the checkpoint of that seed, by any ranks
-groups     two groups of ranks at once, each under its own profile: the bytes that each has alone
+groups     the ranks of a machine in every cut, all groups at once, each under its own profile: the bytes that two have
 few        each network under its first profile, by as many as --ranks says; only when it is named: for GPUs
 contract   a number of ranks that there is not is refused
 controls   the comparison notices another token and other profile
@@ -23,6 +23,7 @@ NETWORKS = [("nano", "nano.json", 1, (), 512, 300, ("reference", "official", "fa
             ("nano in NVFP4", "nano.json", 1, ("--nvfp4",), 512, 131, ("official,moe.experts=nvfp4",)),
             ("demo", None, 0, (), 4096, 150, ("official",))]
 RANKS = (2, 4, 8)
+RANKS_MOST = 8
 
 tap = Tap()
 
@@ -72,7 +73,8 @@ def config_alone(engine, config):
 
 
 def group_made(engine):
-    stored, alone, ids = engine.model("wide.json", 3), config_alone(engine, "wide.json"), [8, 1000, 2]
+    stored, alone = engine.model("wide.json", 3), config_alone(engine, "wide.json")
+    ids = np.random.default_rng(9003).integers(2, 1024, 40)  # so many that every expert has some
     flags = ("official", "--positions", "0,-1", "--draft")
     wanted, numbers = engine.logits_bytes(stored, ids, *flags), sorted({1, RANKS[len(RANKS) // 2]})
     different = [ranks for ranks in numbers if engine.logits_bytes(
@@ -86,25 +88,31 @@ def group_made(engine):
 
 
 def group_groups(engine):
-    """On GPUs each has its own, by --gpu; on processors there is nothing to choose."""
-    network, gpus = NETWORKS[0], GPUS > 1
-    ways = [(profile, "--ranks", GPUS // 2 if gpus else 2, *(("--gpu", GPUS // 2 * at) if gpus else ("--worker", engine.engine)))
-            for at, profile in enumerate(("official", "reference"))]
-    engines = (engine, Engine(engine.engine, engine.synth))
-    alone = [printed(e, network, *way) for e, way in zip(engines, ways)]
-    beside = [set(), set()]
+    """On GPUs each group has its own, by --gpu; on processors workers stand for a machine of eight."""
+    network, gpus, cards = ("nano", "nano.json", 1, (), 512, 131, None), GPUS > 1, GPUS if GPUS > 1 else RANKS_MOST
+    profiles = ("official", "reference")
+    wanted = {profile: printed(engine, network, profile, "--ranks", 2) for profile in profiles}
+    tap.check(wanted["official"] != wanted["reference"], "control: the profiles print different bytes")
+    for ranks in (n for n in (1, 2, 4, 8) if n <= cards):
+        groups = [Engine(engine.engine, engine.synth) for _ in range(cards // ranks)]
+        wrong = []
 
-    def run(at):
-        for _ in range(3 if gpus else 1):
-            beside[at].add(printed(engines[at], network, *ways[at]))
+        def run(at):
+            groups[at].models = engine.models
+            profile = profiles[at % 2]
+            way = ("--gpu", ranks * at) if gpus else ("--worker", engine.engine)
+            for _ in range(3 if gpus else 1):
+                if printed(groups[at], network, profile, "--ranks", ranks, *way) != wanted[profile]:
+                    wrong.append(at)
 
-    threads = [threading.Thread(target=run, args=(at,)) for at in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    tap.check(beside == [{a} for a in alone], "two groups at once, official and reference: each prints what it prints alone")
-    tap.check(alone[0] != alone[1], "control: they print different bytes")
+        threads = [threading.Thread(target=run, args=(at,)) for at in range(len(groups))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        tap.check(not wrong, f"{len(groups)} groups of {ranks} at once, official and reference: the bytes of two ranks")
+        if wrong:
+            tap.note(f"groups {wrong} differ")
 
 
 def refused(engine, says, *flags):

@@ -1,11 +1,12 @@
 """`engine serve --worker PROGRAM` over HTTP: what another process computes is what this one would, and what becomes
-of clients when it is lost.  worker.py [--worker PROGRAM] [--ranks N] [--model DIR] [GROUP...]
+of clients when it is lost.  worker.py [--worker PROGRAM] [--ranks N] [--gpus N] [--model DIR] [GROUP...]
 
 chat     a conversation by curl, as a person would have it
 same     answers, prefix reuse, guesses and the proof of a profile equal those of an engine that computes by itself
 killed   kill -9 of the worker under load: what ran is told, what waits is answered, and all is as before
 hung     a worker that is stopped is noticed by the watchdog, and by a proof that ran
 faults   each way in which GPUs and ranks fail, planted in a worker: its reason is told, and it serves again
+groups   two engines, each with a worker and a profile of its own, under load at once: what each says alone
 load     a model that can not be loaded, and memory that is not there: clients are told, until it can
 Prints TAP, and after how long each worker computed again.  PROGRAM is the engine unless it is given; `same` holds for
 that one alone, since a GPU sums in another order."""
@@ -28,6 +29,7 @@ ASKED = [{"messages": TURNS, "temperature": 0, "max_tokens": 40},
               "type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"],
               "additionalProperties": False}}}}]
 results = []
+GPUS = 0
 
 
 def check(name, good, note=""):
@@ -326,16 +328,43 @@ def group_load(folder, model, worker):
                   lambda: resource.prlimit(engine.process.pid, resource.RLIMIT_AS, usual), "memory")
 
 
-GROUPS = {"chat": group_chat, "same": group_same, "killed": group_killed, "hung": group_hung, "faults": group_faults, "load": group_load}
+def group_groups(folder, model, worker):
+    """On GPUs the second one has those behind the first one's."""
+    profiles, ranks = ("official", "reference"), int(worker[worker.index("--ranks") + 1])
+    engines = [Engine(f"{folder}/{profile}", model, *worker, "--profile", profile, *(("--gpu", str(at * ranks)) if at and GPUS > 1 else ()))
+               for at, profile in enumerate(profiles)]
+    bodies = [{"messages": [{"role": "user", "content": f"What is {n} and {n}?"}], "temperature": 1, "seed": n,
+               "max_tokens": 24, "logprobs": True} for n in range(4)]
+    begin = time.monotonic()
+    wanted = [[said(engine.ask(body))[:2] for body in bodies] for engine in engines]
+    alone = time.monotonic() - begin
+    check("groups: control: two profiles do not say the same", wanted[0] != wanted[1])
+    begin = time.monotonic()
+    asked = [[Later(engine, body) for body in bodies for _ in range(2)] for engine in engines]
+    got = [[said(later.take())[:2] for later in laters] for laters in asked]
+    both = time.monotonic() - begin
+    for at, profile in enumerate(profiles):
+        check(f"groups: {profile}: beside another group it says what it says alone",
+              got[at] == [answer for answer in wanted[at] for _ in range(2)], (got[at], wanted[at]))
+    tokens = sum(len(answer[1][0]["logprobs"]["content"]) for answers in wanted for answer in answers)
+    print(f"# groups: {tokens} tokens one behind another in {alone:.2f} s, {2 * tokens} at once in {both:.2f} s", flush=True)
+    check("groups: both stop as ever", all([engine.stop() for engine in engines]))
+
+
+GROUPS = {"chat": group_chat, "same": group_same, "killed": group_killed, "hung": group_hung, "faults": group_faults,
+          "groups": group_groups, "load": group_load}
 
 
 def main():
+    global GPUS
     parser = argparse.ArgumentParser()
     parser.add_argument("--worker", default=ENGINE)
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--gpus", type=int, default=0, help="of this machine; 0: the worker computes on processors")
     parser.add_argument("--model", default=os.path.join(ROOT, "rootfs", "models", "demo"))
     parser.add_argument("groups", nargs="*", choices=[[], *GROUPS])
     options = parser.parse_args()
+    GPUS = options.gpus
     subprocess.run([os.path.join(ROOT, "tests", "serve", "network.sh")], check=True)
     with tempfile.TemporaryDirectory() as folder:
         for name in options.groups or GROUPS:
