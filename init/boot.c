@@ -212,6 +212,7 @@ static bool step_watchdog(struct box *box)
     else if (box->watchdog.fd >= 0)
         journal_printf(&box->journal, "init", "watchdog: does not take %d s: %s", WATCHDOG_S,
                        strerror(errno));
+    watchdog_keep(&box->watchdog, WATCHDOG_FEED_MS, WATCHDOG_BOOT_MS);
     return true;
 }
 
@@ -455,4 +456,5 @@ void boot_run(struct box *box)
         journal_printf(&box->journal, "init", "%s: %s", STEPS[i].name,
                        good ? "ok" : "FAILED, going on without");
     }
+    watchdog_release(&box->watchdog);
 }

@@ -18,7 +18,9 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define GUID_TEXT "29d41830-2f69-8892-2272-c619a0952ca6"
@@ -447,6 +449,35 @@ static void the_watchdog_is_fed_in_measure(void **state)
     assert_int_equal(w.fd, -1);
 }
 
+static off_t fed_bytes(void)
+{
+    struct stat st;
+    assert_int_equal(stat(in_folder("watchdog"), &st), 0);
+    return st.st_size;
+}
+
+static void a_child_feeds_the_watchdog_for_a_while(void **state)
+{
+    (void)state;
+    struct watchdog w = {.fd = -1};
+    watchdog_keep(&w, 10, 30);
+    assert_int_equal(w.feeder, 0); /* a machine without one */
+    watchdog_release(&w);
+    put("watchdog", "", 0);
+    assert_false(watchdog_open(&w, in_folder("watchdog")));
+    watchdog_keep(&w, 10, 30);
+    assert_int_equal(waitpid(w.feeder, NULL, 0), w.feeder); /* by its own limit */
+    assert_int_equal(fed_bytes(), 3);
+    watchdog_keep(&w, 1, 3600000);
+    while (fed_bytes() < 10)
+        usleep(1000);
+    pid_t child = w.feeder;
+    watchdog_release(&w);
+    assert_int_equal(w.feeder, 0);
+    assert_int_equal(kill(child, 0), -1); /* before its limit */
+    close(w.fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,6 +493,7 @@ int main(void)
         cmocka_unit_test(the_gate_decides_once),
         cmocka_unit_test(a_silent_engine_is_frozen),
         cmocka_unit_test(the_watchdog_is_fed_in_measure),
+        cmocka_unit_test(a_child_feeds_the_watchdog_for_a_while),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
