@@ -70,7 +70,7 @@ static bool sequences_open(const struct model *m, struct sequence *list, int n, 
 {
     const struct state_format format = {ENTRY_F32, ENTRY_F32}; /* the GPU's */
     struct sequence s = {.model = m, .tokens_max = tokens};
-    s.bytes = (state_bytes(&s, format) + 255) / 256 * 256;
+    s.memory_bytes = s.bytes = (state_bytes(&s, format) + 255) / 256 * 256;
     char *memory = m->backend->ops->reserve(m->backend, (size_t)n * s.bytes);
     for (int i = 0; i < n && memory != NULL; i++) {
         list[i] = s;
