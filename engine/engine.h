@@ -79,8 +79,9 @@ struct engine_options {
     int32_t context_max;  /* tokens a timeline can hold */
     int32_t queue_max;    /* requests waiting beyond that */
     /* What timelines may take, in the bytes that the profiles of their requests leave.  A request
-     * starts when its prompt and the longest answer to it fit beside those that run; for that,
-     * idle timelines are given up, the oldest first.  0: sessions_max full contexts under
+     * starts when its prompt and the longest answer to it fit beside those that run, where what it
+     * shares with one of them is there already; for that, idle timelines are given up, the oldest
+     * first.  0: sessions_max full contexts under
      * `profile`, and at least one under whichever profile takes the most. */
     uint64_t state_bytes;
     uint64_t prefix_bytes; /* memory of the prefix cache; 0: only whole timelines are continued */
@@ -146,7 +147,11 @@ struct engine_stats {
     int32_t prefix_blocks_max, prefix_tails_max; /* that it has room for */
     uint64_t prefix_evicted;
     uint64_t prefix_bytes, prefix_bytes_max; /* of both, as their profiles make them */
-    uint64_t state_bytes, state_bytes_max;   /* of timelines: planned for now, and the most */
+    /* Of timelines: planned for now, what several share once; and the most. */
+    uint64_t state_bytes, state_bytes_max;
+    /* Pages of SNAPSHOT_TOKENS tokens with one holder, timeline or prefix, with several, and those
+     * with none; all 0: the network's worker keeps them, or there are none. */
+    int32_t state_pages_own, state_pages_shared, state_pages_free;
     uint64_t session_bytes; /* of a timeline whose context is full, under the engine's profile */
     bool prefix_file;       /* one was named: engine_save has where to write to */
     int32_t prefix_saved_blocks;   /* the last engine_save wrote */

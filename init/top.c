@@ -70,6 +70,8 @@ void top_add(struct top *t, const char *data, size_t n, int64_t now_ms)
     push(t, TOP_RUNNING, (double)number(data, n, "running"));
     push(t, TOP_WAITING, (double)number(data, n, "waiting"));
     push(t, TOP_KV, most > 0 ? (double)blocks * 100 / (double)most : 0);
+    int64_t taken = number(data, n, "state_bytes"), room = number(data, n, "state_bytes_max");
+    push(t, TOP_STATE, room > 0 ? (double)taken * 100 / (double)room : 0);
     push(t, TOP_MEMORY, (double)number(data, n, "rss_bytes") / (1024 * 1024));
     push(t, TOP_CPU, celsius(data, n, "cpu_celsius"));
     push(t, TOP_DISK, celsius(data, n, "disk_celsius"));
@@ -107,9 +109,9 @@ void top_draw(const struct top *t, struct text *out)
     } ROWS[TOP_ROWS] = {
         [TOP_ANSWER] = {"answer tok/s", "%8.1f", 1}, [TOP_PROMPT] = {"prompt tok/s", "%8.1f", 1},
         [TOP_RUNNING] = {"running", "%8.0f", 1},     [TOP_WAITING] = {"waiting", "%8.0f", 1},
-        [TOP_KV] = {"KV kept %", "%8.1f", 100},      [TOP_MEMORY] = {"memory MiB", "%8.1f", 1},
-        [TOP_CPU] = {"CPU C", "%8.0f", 100},         [TOP_DISK] = {"disk C", "%8.0f", 100},
-        [TOP_GPU] = {"GPU C", "%8.0f", 100},
+        [TOP_KV] = {"KV kept %", "%8.1f", 100},      [TOP_STATE] = {"KV planned %", "%8.1f", 100},
+        [TOP_MEMORY] = {"memory MiB", "%8.1f", 1},   [TOP_CPU] = {"CPU C", "%8.0f", 100},
+        [TOP_DISK] = {"disk C", "%8.0f", 100},       [TOP_GPU] = {"GPU C", "%8.0f", 100},
     };
     char line[TOP_SAMPLES + 1], value[32];
     text_printf(out, "%s, profile %s\naudit %s\n", t->model, t->profile, t->audit);

@@ -17,6 +17,7 @@ enum top_row {
     TOP_RUNNING, /* requests */
     TOP_WAITING,
     TOP_KV,     /* percent of the blocks of kept prefixes */
+    TOP_STATE,  /* percent of the bytes of sessions, by what they may come to */
     TOP_MEMORY, /* MiB of the engine */
     TOP_CPU,    /* degrees Celsius of the hottest, as the two behind; below 0: nothing tells it */
     TOP_DISK,

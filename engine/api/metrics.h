@@ -38,6 +38,7 @@ struct metrics_sample {
     uint64_t running, waiting, requests, prompt_tokens, reused_tokens, answer_tokens, steps;
     uint64_t prefix_blocks, prefix_tails, prefix_bytes, session_bytes, prefix_evicted, drafts,
         drafts_right, losses, lost, recovered_s;
+    uint64_t state_bytes, state_bytes_max, state_pages_own, state_pages_shared, state_pages_free;
     uint64_t turns_kept, turns_bytes;
     uint64_t audits, audit_alarms, audit_alarm, audit_verdict, audit_time_s, audit_runs;
     uint64_t unknown_fields, control_texts; /* filled by metrics_dump */

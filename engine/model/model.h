@@ -68,6 +68,9 @@ int model_starts_failed(const struct model *model);
 int model_worker(const struct model *model);
 /** What the worker tells of its GPUs.  @return false: there is no worker, or nothing was told */
 _Bool model_gauges(const struct model *model, struct gauges *out);
+/** How many pages timelines and prefixes hold.  @return false: none, or a worker keeps them */
+struct pages_stats;
+_Bool model_pages(const struct model *model, struct pages_stats *out);
 /** Time that the network has worked.  @unit seconds: of this process's processors, or those that a
  * worker took to answer */
 double model_seconds(const struct model *model);
@@ -102,6 +105,10 @@ uint64_t sequence_profile_hash(const struct sequence *sequence);
 void sequence_crossover(struct sequence *sequence, const struct profile *profile);
 /** Bytes reserved for this timeline's state. */
 uint64_t sequence_bytes(const struct sequence *sequence);
+/** Which page has what grows of each SNAPSHOT_TOKENS tokens (pages.h): timelines with the same
+ * number at the same place share it, and it counts once.
+ * @return borrowed as long as the sequence lives; NULL: nothing of it is ever shared */
+const int32_t *sequence_pages(const struct sequence *sequence);
 /** Bytes of the state of a timeline that so many tokens fill under this profile. */
 uint64_t sequence_bytes_under(const struct model *model, const struct profile *profile,
                               int32_t tokens);

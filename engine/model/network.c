@@ -149,6 +149,14 @@ _Bool model_gauges(const struct model *m, struct gauges *out)
     return m->remote != NULL && remote_network_gauges(m->remote, out);
 }
 
+_Bool model_pages(const struct model *m, struct pages_stats *out)
+{
+    if (m->pages == NULL)
+        return false;
+    pages_stats_get(m->pages, out);
+    return true;
+}
+
 double model_seconds(const struct model *m)
 {
     return m->ops->seconds(m);
@@ -238,6 +246,7 @@ void sequence_rewind(struct sequence *s, int32_t length)
 {
     ASSERT(length >= s->draft_length && length <= s->length);
     ASSERT(s->length - length <= SLIDING_WINDOW);
+    sequence_pages_forget(s, length, s->length);
     s->length = length;
 }
 
@@ -267,6 +276,11 @@ void sequence_draft_skip(struct sequence *s, int32_t length)
 uint64_t sequence_bytes(const struct sequence *s)
 {
     return s->bytes;
+}
+
+const int32_t *sequence_pages(const struct sequence *s)
+{
+    return s->pages;
 }
 
 uint64_t sequence_bytes_under(const struct model *model, const struct profile *profile,

@@ -93,10 +93,11 @@ struct sequence {
     float *streams; /* [STREAM_SLOTS, HC_MULT, hidden] of the last layer; NULL without drafts */
     void *memory;   /* owns (device); everything above lies in it, or in pages */
     size_t memory_bytes;
-    size_t bytes;    /* of all of it */
-    int32_t n_pages; /* of SNAPSHOT_TOKENS tokens each; 0: what grows lies in `memory` too */
-    int32_t *pages;  /* owns; [n_pages] references, PAGE_NONE: nothing was written there yet */
-    void **pages_at; /* owns; [n_pages] where they lie (device) */
+    size_t bytes;      /* of all of it */
+    int32_t n_pages;   /* of SNAPSHOT_TOKENS tokens each; 0: what grows lies in `memory` too */
+    size_t page_bytes; /* of one, in the format */
+    int32_t *pages;    /* owns; [n_pages] references, PAGE_NONE: nothing was written there yet */
+    void **pages_at;   /* owns; [n_pages] where they lie (device) */
 };
 
 /* Device memory of one step, for STEP_TOKENS_MAX rows. */
@@ -260,6 +261,8 @@ size_t page_bytes(const struct model_config *config, struct state_format format)
 /** Gives a timeline that has pages its own for the n tokens that it takes next: what others hold is
  * copied. */
 void sequence_pages_own(struct sequence *s, int32_t n);
+/** Gives back the pages of a timeline that begin between these tokens. */
+void sequence_pages_forget(struct sequence *s, int32_t from, int32_t to);
 /** Lets page i of a timeline be this one, whose reference it takes over. */
 void sequence_page_set(const struct sequence *s, int32_t i, int32_t page);
 

@@ -233,6 +233,15 @@ int32_t prefix_find(const struct prefix *p, const struct prefix_owner *owner, co
     return at == NONE ? 0 : p->nodes[at].depth * SNAPSHOT_TOKENS;
 }
 
+int32_t prefix_pages(const struct prefix *p, const struct prefix_owner *owner, const int32_t *ids,
+                     int32_t n, int32_t *pages)
+{
+    int32_t found = walk(p, owner, ids, n, true);
+    for (int32_t at = found; at != NONE; at = p->nodes[at].parent)
+        pages[p->nodes[at].depth - 1] = snapshot_page(p->snapshots, at);
+    return found == NONE ? 0 : p->nodes[found].depth;
+}
+
 int32_t prefix_restore(struct prefix *p, const struct prefix_owner *owner, const int32_t *ids,
                        int32_t n, uint64_t turn, struct sequence *sequence)
 {

@@ -38,6 +38,10 @@ void prefix_destroy(struct prefix *prefix);
 /** @return tokens of the longest stored prefix of ids [n]; 0: none */
 int32_t prefix_find(const struct prefix *prefix, const struct prefix_owner *owner,
                     const int32_t *ids, int32_t n);
+/** The pages of the prefix that prefix_find names (snapshot_page): what a timeline that goes on
+ * from it shares.  @shape pages [n / SNAPSHOT_TOKENS]  @return how many */
+int32_t prefix_pages(const struct prefix *prefix, const struct prefix_owner *owner,
+                     const int32_t *ids, int32_t n, int32_t *pages);
 /** Puts the prefix that prefix_find names into a sequence that was reset.
  *  @unit turn: counts requests, for the age  @return its length, as prefix_find */
 int32_t prefix_restore(struct prefix *prefix, const struct prefix_owner *owner, const int32_t *ids,

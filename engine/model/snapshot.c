@@ -343,6 +343,12 @@ void snapshot_put_tail(struct snapshots *p, int32_t slot, const struct profile *
     put(p, true, slot, profile, host);
 }
 
+int32_t snapshot_page(const struct snapshots *p, int32_t slot)
+{
+    ASSERT(slot >= 0 && slot < p->n_blocks);
+    return p->pages == NULL ? PAGE_NONE : p->pages[slot];
+}
+
 void snapshot_drop_block(struct snapshots *p, int32_t slot)
 {
     p->model->ops->piece(p, &(struct piece){PIECE_DROP, false, slot, 0, NULL, NULL, NULL, NULL});

@@ -41,6 +41,8 @@ const char *snapshots_lost(const struct snapshots *snapshots);
 /** Keeps tokens block * SNAPSHOT_TOKENS .. of a sequence, which must be at least that long. */
 void snapshot_save_block(struct snapshots *snapshots, int32_t slot, const struct sequence *sequence,
                          int32_t block);
+/** The page that a block is kept in (sequence_pages).  @return PAGE_NONE: in a copy of its own */
+int32_t snapshot_page(const struct snapshots *snapshots, int32_t slot);
 /** The pool does not keep it any more.  A worker's keeps it until the slot is used again. */
 void snapshot_drop_block(struct snapshots *snapshots, int32_t slot);
 /** Keeps the end of the prefix of `length` tokens.  The sequence may be longer by less than a step

@@ -98,7 +98,7 @@ size_t page_bytes(const struct model_config *c, struct state_format format)
 static void pages_lay_out(struct sequence *s)
 {
     if (s->n_pages > 0)
-        (void)pages_carve(s->model->config, s->format, s->pages_at, s->blocks);
+        s->page_bytes = pages_carve(s->model->config, s->format, s->pages_at, s->blocks);
 }
 
 void state_lay_out(struct sequence *s, struct state_format format)
@@ -132,9 +132,17 @@ void sequence_pages_own(struct sequence *s, int32_t n)
 {
     if (s->n_pages == 0)
         return;
-    size_t bytes = page_bytes(s->model->config, s->format);
     for (int32_t i = s->length / SNAPSHOT_TOKENS; i <= (s->length + n - 1) / SNAPSHOT_TOKENS; i++)
-        sequence_page_set(s, i, page_own(s->model->pages, s->pages[i], bytes));
+        sequence_page_set(s, i, page_own(s->model->pages, s->pages[i], s->page_bytes));
+}
+
+void sequence_pages_forget(struct sequence *s, int32_t from, int32_t to)
+{
+    int32_t i = (from + SNAPSHOT_TOKENS - 1) / SNAPSHOT_TOKENS;
+    for (; i < s->n_pages && (int64_t)i * SNAPSHOT_TOKENS < to; i++) {
+        page_drop(s->model->pages, s->pages[i]);
+        sequence_page_set(s, i, PAGE_NONE);
+    }
 }
 
 static bool pages_reserve(struct sequence *s)
@@ -165,17 +173,9 @@ bool local_reserve(struct sequence *s)
     return s->memory != NULL;
 }
 
-static void pages_drop(struct sequence *s)
-{
-    for (int32_t i = 0; i < s->n_pages; i++) {
-        page_drop(s->model->pages, s->pages[i]);
-        sequence_page_set(s, i, PAGE_NONE);
-    }
-}
-
 void local_release(struct sequence *s)
 {
-    pages_drop(s);
+    sequence_pages_forget(s, 0, s->tokens_max);
     if (s->n_pages > 0)
         pages_return(s->model->pages, s->n_pages);
     free(s->pages);
@@ -185,6 +185,6 @@ void local_release(struct sequence *s)
 
 void local_clear(struct sequence *s)
 {
-    pages_drop(s);
+    sequence_pages_forget(s, 0, s->tokens_max);
     s->model->backend->ops->clear(s->model->backend, s->memory, s->memory_bytes);
 }

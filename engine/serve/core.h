@@ -56,6 +56,7 @@ struct timeline {
     int32_t starved;           /* steps under other profiles that it waited for its own */
     uint64_t used;             /* turn of its last request: the smallest is given away first */
     uint64_t planned;        /* bytes: of all that its request may come to, else of what it holds */
+    uint64_t page_bytes;     /* of a page that it may share, under its profile */
     struct request *request; /* borrows; NULL: idle */
     /* Fed next: the sampled token, then guesses of what follows it.  None: n_next is 0. */
     int32_t next[PICKS_MAX], n_next;
@@ -70,6 +71,7 @@ struct engine {
     struct engine_options options;
     struct prefix *prefix;            /* owns; NULL: no prefix cache */
     int32_t *counts;                  /* owns; [vocab_size] zero between calls of sampler_said */
+    int32_t *pages;                   /* owns; [context_max / SNAPSHOT_TOKENS] of one prefix */
     struct timeline *timelines;       /* owns; [sessions_max] */
     struct request *requests;         /* owns; [n_requests] */
     int32_t n_requests;               /* sessions_max + queue_max */
@@ -117,7 +119,8 @@ void timeline_clear(struct timeline *timeline);
 struct timeline *timeline_choose(struct engine *engine, const struct request *request);
 /** Bytes of a timeline that so many tokens fill under this profile, by whole pages. */
 uint64_t timeline_bytes(const struct engine *engine, const struct profile *profile, int32_t tokens);
-/** Makes room in memory for the request in this timeline, by emptying idle ones.
+/** Makes room in memory for the request in this timeline, by emptying idle ones.  What it would
+ * share with another timeline is there already.
  *  @return false: what runs leaves none; nothing was changed */
 bool timeline_make_room(struct engine *engine, struct timeline *timeline,
                         const struct request *request);
@@ -129,6 +132,8 @@ void timeline_begin(struct engine *engine, struct timeline *timeline, struct req
 void timeline_keep(struct engine *engine, struct timeline *timeline, const int32_t *ids, int32_t n);
 /** Lets other threads see what the prefix cache holds. */
 void note_prefixes(struct engine *engine);
+/** Lets other threads see how many pages are held. */
+void note_pages(struct engine *engine);
 /** Ends a timeline's request.  What was fed stays for a continuation, unless it can not be trusted
  * or nobody may have it. */
 void timeline_finish(struct engine *engine, struct timeline *timeline, enum end_reason reason);

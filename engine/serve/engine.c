@@ -302,6 +302,7 @@ static void engine_free(struct engine *e)
     free(e->queue);
     free(e->waiting);
     free(e->counts);
+    free(e->pages);
     prefix_destroy(e->prefix);
     sodium_memzero(e->options.prefix_key, sizeof e->options.prefix_key);
     pthread_cond_destroy(&e->work);
@@ -366,6 +367,7 @@ static enum status engine_plan(struct engine *e, struct error *err)
     e->queue = take_memory(e->n_requests, sizeof *e->queue);
     e->waiting = take_memory(e->n_requests, sizeof *e->waiting);
     e->counts = take_memory(vocab_size, sizeof *e->counts);
+    e->pages = take_memory(o->context_max / SNAPSHOT_TOKENS + 1, sizeof *e->pages);
     for (int32_t i = 0; i < e->n_requests; i++)
         e->requests[i].ids = take_memory(o->context_max, sizeof(int32_t));
     enum status status = OK;

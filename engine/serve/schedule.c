@@ -1,4 +1,4 @@
-/* The choice of the next request and of the next step's segments. */
+/* The choice of the next request, what timelines take, and the next step's segments. */
 #include "engine/serve/schedule.h"
 
 #include "config/limits.h"
@@ -44,6 +44,30 @@ int32_t schedule_retry_after_s(double mean_ms, int32_t n_slots)
     if (!(seconds > 1))
         return 1;
     return seconds < RETRY_AFTER_S_MAX ? (int32_t)(seconds + 0.5) : RETRY_AFTER_S_MAX;
+}
+
+/* Whether one of these has the page that stands there. */
+static bool has_page(const struct schedule_claim *claims, int n, int32_t at, int32_t page)
+{
+    for (int i = 0; i < n; i++) {
+        if (at < claims[i].n_pages && claims[i].pages[at] == page)
+            return true;
+    }
+    return false;
+}
+
+uint64_t schedule_taken(const struct schedule_claim *claims, int n)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < n; i++) {
+        const struct schedule_claim *c = &claims[i];
+        uint64_t shared = 0;
+        for (int32_t at = 0; at < c->n_pages; at++)
+            shared += c->pages[at] >= 0 && has_page(claims, i, at, c->pages[at]);
+        ASSERT(shared * c->page_bytes <= c->bytes);
+        sum += c->bytes - shared * c->page_bytes;
+    }
+    return sum;
 }
 
 /* Deals `budget` tokens evenly to the prompts; what short ones leave over goes round again. */

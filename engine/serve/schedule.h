@@ -1,7 +1,7 @@
 /*
- * Which request starts next, and which segments go into the next step.  Pure functions of what
- * waits and of what every timeline has to be fed: no clock, no I/O, no allocation, no state, so
- * that their promises can be tested for every input.
+ * Which request starts next, what timelines take together, and which segments go into the next
+ * step.  Pure functions of what waits and of what every timeline holds and has to be fed: no clock,
+ * no I/O, no allocation, no state, so that their promises can be tested for every input.
  *
  * Promises of the queue: of two requests of one priority the older one starts first; a waiting one
  * is passed by at most PRIORITY_PATIENCE younger ones for each step of priority that they have
@@ -33,6 +33,20 @@ int32_t schedule_first(const struct schedule_waiting *waiting, int32_t n);
 /** @unit mean_ms: how long requests ran lately; 0: none did
  *  @return seconds until one of n_slots should be free, 1 to RETRY_AFTER_S_MAX */
 int32_t schedule_retry_after_s(double mean_ms, int32_t n_slots);
+
+/* What one timeline may come to. */
+struct schedule_claim {
+    uint64_t bytes;       /* were it alone; pages included */
+    const int32_t *pages; /* borrows; [n_pages] that it writes no more, by number; negative: none */
+    int32_t n_pages;
+    uint64_t page_bytes; /* of one of them */
+};
+
+/** Bytes of all of them together.  Who has the same page at the same place shares it: it counts
+ * once, for the first of them, and so for the next when that one ends: what one end gives back is
+ * what nobody else has.
+ * @shape claims [n]  @return at most the sum of their bytes */
+uint64_t schedule_taken(const struct schedule_claim *claims, int n);
 
 /* What one timeline could be fed; both zero: nothing. */
 struct schedule_slot {

@@ -292,6 +292,7 @@ void step_run(struct engine *e)
     pthread_mutex_lock(&e->lock);
     e->stats.steps++;
     pthread_mutex_unlock(&e->lock);
+    note_pages(e);
     for (int32_t i = 0; i < e->options.sessions_max; i++) {
         struct timeline *t = &e->timelines[i];
         if (take[i] > 0 && t->n_next > 0)

@@ -2,8 +2,8 @@
  * Timelines: what each one has been fed, which of them continues a prompt, and what goes to and
  * comes from the prefix cache.  Samples nothing and does not choose what is fed.
  */
+#include "engine/model/pages.h"
 #include "engine/serve/core.h"
-
 #include "kernels/check.h"
 
 #include <stdlib.h>
@@ -118,17 +118,70 @@ uint64_t timeline_bytes(const struct engine *e, const struct profile *profile, i
                                 whole < e->options.context_max ? whole : e->options.context_max);
 }
 
+/* Of an idle timeline, and of one that runs.  It never writes again below its length. */
+static struct schedule_claim claim_of(const struct timeline *t)
+{
+    const int32_t *pages = sequence_pages(t->sequence);
+    int32_t n_pages = pages == NULL ? 0 : t->n_ids / SNAPSHOT_TOKENS;
+    return (struct schedule_claim){t->planned, pages, n_pages, t->page_bytes};
+}
+
+/* Of a request that begins in this timeline. */
+static struct schedule_claim claim_to_be(struct engine *e, const struct timeline *t,
+                                         const struct request *r)
+{
+    struct schedule_claim claim = claim_of(t);
+    int32_t in_cache = stored(e, r);
+    if (worth(t, r, in_cache) == 0) {
+        const struct prefix_owner owner = owner_of(r);
+        claim.pages = e->pages;
+        claim.n_pages =
+            in_cache == 0 ? 0 : prefix_pages(e->prefix, &owner, r->ids, r->n_ids - 1, e->pages);
+    }
+    claim.bytes = r->state_bytes;
+    claim.page_bytes = snapshot_block_bytes(e->model, &r->profile);
+    return claim;
+}
+
+/* What all timelines take together, or those that run.
+ * @param mine  of `t` instead of what it holds; NULL, NULL: of all as they are */
+static uint64_t taken(const struct engine *e, bool all, const struct timeline *t,
+                      const struct schedule_claim *mine)
+{
+    struct schedule_claim claims[SESSIONS_MAX + 1];
+    int n = 0;
+    for (int32_t i = 0; i < e->options.sessions_max; i++) {
+        const struct timeline *other = &e->timelines[i];
+        if (other != t && (all || other->request != NULL))
+            claims[n++] = claim_of(other);
+    }
+    if (mine != NULL)
+        claims[n++] = *mine;
+    return schedule_taken(claims, n);
+}
+
+void note_pages(struct engine *e)
+{
+    struct pages_stats pages;
+    if (!model_pages(e->model, &pages))
+        return;
+    pthread_mutex_lock(&e->lock);
+    e->stats.state_pages_own = pages.own;
+    e->stats.state_pages_shared = pages.shared;
+    e->stats.state_pages_free = pages.free;
+    pthread_mutex_unlock(&e->lock);
+}
+
 /* Lets `t` plan for so many bytes, within what there is. */
 static void plan(struct engine *e, struct timeline *t, uint64_t bytes)
 {
-    uint64_t sum = 0;
     t->planned = bytes;
-    for (int32_t i = 0; i < e->options.sessions_max; i++)
-        sum += e->timelines[i].planned;
+    uint64_t sum = taken(e, true, NULL, NULL);
     ASSERT(sum <= e->state_bytes_max);
     pthread_mutex_lock(&e->lock);
     e->stats.state_bytes = sum;
     pthread_mutex_unlock(&e->lock);
+    note_pages(e);
 }
 
 /* The idle timeline beside `t` that was used longest ago and holds something.  @return NULL: none
@@ -147,18 +200,12 @@ static struct timeline *oldest_idle(struct engine *e, const struct timeline *t)
 
 bool timeline_make_room(struct engine *e, struct timeline *t, const struct request *r)
 {
-    uint64_t running = r->state_bytes, sum = r->state_bytes;
-    for (int32_t i = 0; i < e->options.sessions_max; i++) {
-        const struct timeline *other = &e->timelines[i];
-        running += other->request != NULL ? other->planned : 0;
-        sum += other != t ? other->planned : 0;
-    }
-    if (running > e->state_bytes_max)
+    const struct schedule_claim mine = claim_to_be(e, t, r);
+    if (taken(e, false, t, &mine) > e->state_bytes_max)
         return false;
-    while (sum > e->state_bytes_max) {
+    while (taken(e, true, t, &mine) > e->state_bytes_max) {
         struct timeline *idle = oldest_idle(e, t);
         ASSERT(idle != NULL);
-        sum -= idle->planned;
         timeline_empty(idle);
     }
     return true;
@@ -189,6 +236,7 @@ void timeline_begin(struct engine *e, struct timeline *t, struct request *r)
     t->request = r;
     t->reuse_namespace = r->reuse_namespace;
     t->profile_hash = r->profile.hash;
+    t->page_bytes = snapshot_block_bytes(e->model, &r->profile);
     t->starved = 0;
     t->used = e->turn;
     plan(e, t, r->state_bytes);

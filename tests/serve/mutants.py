@@ -12,6 +12,7 @@ REQUESTS, SEEDS, SECONDS = "80", ("1", "5"), 300  # tried in turn: not every sch
 LIBRARIES = ["-ljson-c", "-lmicrohttpd", "-lutf8proc", "-lsodium", "-lm", "-lpthread"]
 SNAPSHOT, PREFIX = "engine/model/snapshot.c", "engine/model/prefix.c"
 NETWORK_C, FORWARD, STATE = "engine/model/network.c", "engine/model/forward.c", "engine/model/state.c"
+SCHEDULE = "engine/serve/schedule.c"
 
 # name: (file, text, replacement)
 MUTANTS = {
@@ -33,11 +34,13 @@ MUTANTS = {
     "position drift": (FORWARD, "step->spans[i].position + j;",
                        "step->spans[i].position + j + (step->spans[i].n == 2);"),
     # behind a prefix a timeline goes on in the last page of it
-    "shared page written": (STATE, "page_own(s->model->pages, s->pages[i], bytes)",
+    "shared page written": (STATE, "page_own(s->model->pages, s->pages[i], s->page_bytes)",
                             "s->pages[i] == PAGE_NONE && i > 0 ? page_hold(s->model->pages, s->pages[i - 1])"
-                            " : page_own(s->model->pages, s->pages[i], bytes)"),
+                            " : page_own(s->model->pages, s->pages[i], s->page_bytes)"),
     # a page goes to somebody else while a timeline reads it
     "uncounted page": (SNAPSHOT, "piece->at, page_hold(pages, *kept));", "piece->at, *kept);"),
+    # what timelines share is taken to be there for each of them
+    "page counted twice": (SCHEDULE, "c->bytes - shared * c->page_bytes;", "c->bytes;"),
     # two prefixes keep their ends in one place
     "shared tail written": (PREFIX, "p->free_tails[--p->n_free_tails];", "p->free_tails[--p->n_free_tails] / 2;"),
 }

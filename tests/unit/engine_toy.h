@@ -10,6 +10,7 @@
 
 #include "tests/unit/engine_client.h"
 
+#include "engine/model/pages.h"
 #include "engine/model/sampler.h"
 #include "engine/model/snapshot.h"
 #include "kernels/check.h"
@@ -22,7 +23,9 @@
 #define NAN_ID    63 /* feeding this token makes the toy's next logits NaN */
 #define STEPS_MAX 20000
 
-#define TOY_PIECE_BYTES 1000 /* of the prefix cache */
+#define TOY_PAGES (CONTEXT / SNAPSHOT_TOKENS)
+
+#define TOY_PIECE_BYTES SNAPSHOT_TOKENS /* of the prefix cache, and what a timeline shares */
 
 /* ---- the toy network ------------------------------------------------------------------------ */
 
@@ -37,11 +40,15 @@ struct sequence {
     uint64_t guessed; /* hash behind the last guess */
     int32_t n_beyond;
     uint64_t hashes[CONTEXT + 1]; /* behind so many tokens */
+    int32_t pages[TOY_PAGES];     /* numbers; PAGE_NONE: nothing was fed there */
+    uint64_t token_bytes;         /* under its profile */
 };
 
 /* What the toy keeps of a prefix: a block is the hash behind it, so is a tail. */
 struct snapshots {
     uint64_t blocks[64], tails[64];
+    int32_t pages[64];
+    uint64_t token_bytes[64];
 };
 
 struct step_entry {
@@ -54,6 +61,8 @@ static struct toy {
     bool held;    /* the next step waits until released */
     bool waiting; /* a step is waiting */
     int32_t steps, n_entries, n_sequences, sequences_alive, models_closed;
+    int32_t n_pages;       /* given a number so far */
+    uint64_t taken_most;   /* bytes that sequences held together, at most */
     uint64_t state_bytes;  /* of engines that are started; 0: as many as they want */
     int32_t fail_sequence; /* number of the sequence whose creation fails; -1: none */
     bool chunk_bug;        /* negative control: results depend on where a step ends */
@@ -64,7 +73,7 @@ static struct toy {
     bool lost;
     int32_t lose_at; /* the step of this number loses it; 0: none */
     int32_t recoveries_left, recoveries_failed;
-    struct sequence *sequences[64]; /* those of an engine that loses its toy */
+    struct sequence *sequences[64];
     struct snapshots *pool;
     struct sampler sampler; /* of the step that runs */
     uint8_t weights;        /* another number is another network */
@@ -73,6 +82,32 @@ static struct toy {
 
 static const struct model_config TOY_CONFIG = {
     .name = "toy", .vocab_size = VOCAB, .num_nextn_predict_layers = 1};
+
+/* Bytes that all sequences hold: a page that several have takes its place once.  Said another way
+ * than the engine says it: by the numbers of the pages, wherever they stand. */
+static inline uint64_t toy_taken(void)
+{
+    uint64_t sum = 0;
+    bool *seen = calloc((size_t)toy.n_pages + 1, sizeof *seen);
+    ASSERT(seen != NULL);
+    for (int32_t i = 0; i < toy.n_sequences && i < 64; i++) {
+        const struct sequence *s = toy.sequences[i];
+        for (int32_t at = 0; s != NULL && at < TOY_PAGES; at++) {
+            int32_t page = s->pages[at];
+            if (page == PAGE_NONE || seen[page])
+                continue;
+            seen[page] = true;
+            sum += SNAPSHOT_TOKENS * s->token_bytes;
+        }
+    }
+    free(seen);
+    return sum;
+}
+
+static inline uint64_t token_bytes(const struct profile *profile)
+{
+    return profile->values[ROW_SUM] == SUM_F64 ? 2 : 1;
+}
 
 static inline uint64_t mix(uint64_t x)
 {
@@ -119,6 +154,12 @@ int model_worker(const struct model *model)
 {
     (void)model;
     return toy.watched ? 1 : 0;
+}
+
+_Bool model_pages(const struct model *model, struct pages_stats *out)
+{
+    *out = (struct pages_stats){.all = 30, .free = 20, .own = 7, .shared = 3};
+    return model->alive;
 }
 
 _Bool model_gauges(const struct model *model, struct gauges *out)
@@ -180,6 +221,8 @@ enum status sequence_create(const struct model *model, int32_t tokens_max, struc
     struct sequence *s = calloc(1, sizeof *s);
     s->tokens_max = tokens_max;
     s->number = toy.n_sequences++;
+    for (int32_t i = 0; i < TOY_PAGES; i++)
+        s->pages[i] = PAGE_NONE;
     if (s->number < 64)
         toy.sequences[s->number] = s;
     toy.sequences_alive++;
@@ -190,6 +233,8 @@ enum status sequence_create(const struct model *model, int32_t tokens_max, struc
 void sequence_destroy(struct sequence *s)
 {
     toy.sequences_alive--;
+    if (s->number < 64)
+        toy.sequences[s->number] = NULL;
     free(s);
 }
 
@@ -197,6 +242,8 @@ void sequence_reset(struct sequence *s)
 {
     s->n = s->n_draft = 0;
     s->profile = 0;
+    for (int32_t i = 0; i < TOY_PAGES; i++)
+        s->pages[i] = PAGE_NONE;
     if (!toy.reset_bug)
         s->hash = 0;
 }
@@ -221,14 +268,19 @@ uint64_t sequence_bytes_under(const struct model *model, const struct profile *p
                               int32_t tokens)
 {
     ASSERT(model->alive);
-    return (uint64_t)tokens * (profile->values[ROW_SUM] == SUM_F64 ? 2 : 1);
+    return (uint64_t)tokens * token_bytes(profile);
+}
+
+const int32_t *sequence_pages(const struct sequence *s)
+{
+    return s->pages;
 }
 
 /* Pieces of the profile that sums in double are as large as two. */
 uint64_t snapshot_block_bytes(const struct model *model, const struct profile *profile)
 {
     ASSERT(model->alive);
-    return profile->values[ROW_SUM] == SUM_F64 ? 2 * TOY_PIECE_BYTES : TOY_PIECE_BYTES;
+    return TOY_PIECE_BYTES * token_bytes(profile);
 }
 
 uint64_t snapshot_tail_bytes(const struct model *model, const struct profile *profile)
@@ -257,6 +309,14 @@ void snapshot_save_block(struct snapshots *p, int32_t slot, const struct sequenc
     int32_t end = (block + 1) * SNAPSHOT_TOKENS;
     ASSERT(slot >= 0 && slot < 64 && block >= 0 && end <= s->n);
     p->blocks[slot] = s->hashes[end];
+    p->pages[slot] = s->pages[block];
+    p->token_bytes[slot] = s->token_bytes;
+}
+
+int32_t snapshot_page(const struct snapshots *p, int32_t slot)
+{
+    ASSERT(slot >= 0 && slot < 64);
+    return p->pages[slot];
 }
 
 void snapshot_drop_block(struct snapshots *p, int32_t slot)
@@ -277,6 +337,8 @@ void snapshot_load_block(const struct snapshots *p, int32_t slot, struct sequenc
     int32_t end = (block + 1) * SNAPSHOT_TOKENS;
     ASSERT(slot >= 0 && slot < 64 && block >= 0 && end <= s->tokens_max && s->n == 0);
     s->hashes[end] = p->blocks[slot];
+    s->pages[block] = p->pages[slot];
+    s->token_bytes = p->token_bytes[slot];
 }
 
 /* The blocks count too: the state is a mix of all of them. */
@@ -298,8 +360,9 @@ void snapshot_get_block(const struct snapshots *p, int32_t slot, const struct pr
 void snapshot_put_block(struct snapshots *p, int32_t slot, const struct profile *profile,
                         const void *host)
 {
-    (void)profile;
     memcpy(&p->blocks[slot], host, sizeof p->blocks[slot]);
+    p->pages[slot] = toy.n_pages++;
+    p->token_bytes[slot] = token_bytes(profile);
 }
 
 void snapshot_get_tail(const struct snapshots *p, int32_t slot, const struct profile *profile,
@@ -333,6 +396,8 @@ void sequence_rewind(struct sequence *s, int32_t length)
     ASSERT(length >= s->n_draft && length <= s->n);
     s->n = length;
     s->hash = s->hashes[length];
+    for (int32_t at = (length + SNAPSHOT_TOKENS - 1) / SNAPSHOT_TOKENS; at < TOY_PAGES; at++)
+        s->pages[at] = PAGE_NONE;
 }
 
 int32_t sequence_draft_length(const struct sequence *s)
@@ -401,6 +466,9 @@ void model_step(struct model *model, const struct profile *profile, const struct
         ASSERT(g->n > 0 && s->n + g->n <= s->tokens_max);
         ASSERT(s->profile == profile->hash || (s->profile == 0 && s->n == 0));
         s->profile = profile->hash;
+        s->token_bytes = token_bytes(profile);
+        for (int32_t at = s->n / SNAPSHOT_TOKENS; at <= (s->n + g->n - 1) / SNAPSHOT_TOKENS; at++)
+            s->pages[at] = s->pages[at] == PAGE_NONE ? toy.n_pages++ : s->pages[at];
         total += g->n;
         ASSERT(total <= STEP_TOKENS_MAX && toy.n_entries < STEPS_MAX);
         toy.entries[toy.n_entries++] = (struct step_entry){toy.steps, s->number, g->n, s->n};
@@ -417,6 +485,9 @@ void model_step(struct model *model, const struct profile *profile, const struct
         if (g->logits_last != NULL)
             toy_logits(s->hash, g->ids[g->n - 1], g->logits_last);
     }
+    uint64_t taken = toy_taken();
+    ASSERT(toy.state_bytes == 0 || taken <= toy.state_bytes);
+    toy.taken_most = taken > toy.taken_most ? taken : toy.taken_most;
     toy.steps++;
     toy.lost = toy.steps == toy.lose_at;
     for (int i = 0; toy.lost && i < n_segments; i++) {
@@ -432,6 +503,17 @@ static inline void toy_hold(void)
     pthread_mutex_lock(&toy.lock);
     toy.held = true;
     pthread_mutex_unlock(&toy.lock);
+}
+
+/* The most timelines that were in one step. */
+static inline int32_t toy_most_at_once(void)
+{
+    int32_t most = 0, n = 0;
+    for (int32_t i = 0; i < toy.n_entries; i++) {
+        n = i > 0 && toy.entries[i].step == toy.entries[i - 1].step ? n + 1 : 1;
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
 /* Returns when the engine stands in a step that is held. */
@@ -462,7 +544,8 @@ static inline struct engine *engine_start_all(int32_t sessions, int32_t queue, i
     model.alive = 1;
     toy.held = toy.waiting = toy.chunk_bug = toy.reset_bug = toy.fail_snapshots = toy.never_right =
         false;
-    toy.steps = toy.n_entries = toy.n_sequences = toy.models_closed = 0;
+    toy.steps = toy.n_entries = toy.n_sequences = toy.models_closed = toy.n_pages = 0;
+    toy.taken_most = 0;
     toy.fail_sequence = -1;
     toy.lost = false;
     toy.lose_at = toy.recoveries_left = toy.recoveries_failed = 0;

@@ -200,17 +200,6 @@ static void test_apart(void **state)
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-/* The most timelines that were in one step. */
-static int32_t most_at_once(void)
-{
-    int32_t most = 0, n = 0;
-    for (int32_t i = 0; i < toy.n_entries; i++) {
-        n = i > 0 && toy.entries[i].step == toy.entries[i - 1].step ? n + 1 : 1;
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
 /* As many run at once as their profile's bytes fit, the others wait: twice as many of one that
  * takes half. */
 static void test_memory(void **state)
@@ -234,7 +223,7 @@ static void test_memory(void **state)
             check_answer(clients[j], &r);
             client_destroy(clients[j]);
         }
-        assert_int_equal(most_at_once(), i == 0 ? 8 : 4);
+        assert_int_equal(toy_most_at_once(), i == 0 ? 8 : 4);
         engine_stats_get(engine, &stats);
         assert_int_equal(stats.state_bytes_max, 8 * EACH);
         assert_int_equal(stats.state_bytes, 0);

@@ -21,8 +21,9 @@ static void add(int64_t ms, long answers, long blocks)
         snprintf(data, sizeof data,
                  "{\"model\": \"demo\", \"profile\": \"fast\", \"audit\": \"PASS: all of fast\", "
                  "\"running\": 2, \"waiting\": 0, \"prompt_tokens\": 50, \"answer_tokens\": %ld, "
-                 "\"prefix_blocks\": %ld, \"prefix_blocks_max\": 200, \"rss_bytes\": 104857600}",
-                 answers, blocks);
+                 "\"prefix_blocks\": %ld, \"prefix_blocks_max\": 200, \"rss_bytes\": 104857600, "
+                 "\"state_bytes\": %ld, \"state_bytes_max\": 5000000000}",
+                 answers, blocks, blocks * 10000000);
     top_add(&top, data, (size_t)n, ms);
 }
 
@@ -56,6 +57,7 @@ static void rates_are_of_the_last_second(void **state)
     assert_int_equal(strspn(line, " "), TOP_SAMPLES - 2);
     assert_float_equal(row("KV kept %", line), 50, 1e-9);
     assert_string_equal(line + TOP_SAMPLES - 3, " :=");
+    assert_float_equal(row("KV planned %", line), 20, 1e-9);
     assert_float_equal(row("running", line), 2, 1e-9);
     assert_float_equal(row("memory MiB", line), 100, 1e-9);
     assert_non_null(strstr(drawn, "demo, profile fast\naudit PASS: all of fast\n"));

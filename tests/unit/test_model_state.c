@@ -239,7 +239,11 @@ static void test_branches(void **state)
     feed_wrong(branch[0], 10);
     check_from(branch[1], 256);
     /* Back over the end of the prefix, and on with something else: nobody else sees it. */
+    n = page_counts();
+    assert_true(n.shared == 2 && n.own == 3);
     sequence_rewind(test.s, 250);
+    n = page_counts();
+    assert_true(n.shared == 2 && n.own == 2); /* the page behind went back */
     feed_wrong(test.s, 20);
     n = page_counts();
     assert_true(n.shared == 2 && n.own == 4); /* a last page each, and the copy */

@@ -193,6 +193,70 @@ static void test_negative_control(void **state)
     assert_non_null(wrong(slots, 3, good, 64));
 }
 
+/* ---- what timelines take ------------------------------------------------------------------- */
+
+enum { CLAIMS = 6, PLACES = 5 };
+
+/* The same sum, said the other way: what is nobody's alone, and every page by its number. */
+static uint64_t taken(const struct schedule_claim *claims, int n, uint64_t page_bytes)
+{
+    bool there[CLAIMS * PLACES] = {false};
+    uint64_t sum = 0;
+    for (int i = 0; i < n; i++) {
+        sum += claims[i].bytes;
+        for (int32_t at = 0; at < claims[i].n_pages; at++) {
+            int32_t page = claims[i].pages[at];
+            if (page < 0)
+                continue;
+            sum -= there[page] ? page_bytes : 0;
+            there[page] = true;
+        }
+    }
+    return sum;
+}
+
+/* Timelines that branch from each other at random: a page counts once, whoever is asked first, and
+ * who ends gives back what nobody else has. */
+static void test_taken(void **state)
+{
+    (void)state;
+    uint64_t spared = 0;
+    for (int round = 0; round < 20000; round++) {
+        struct schedule_claim claims[CLAIMS], others[CLAIMS];
+        int32_t pages[CLAIMS][PLACES];
+        int n = 1 + (int)random_below(CLAIMS);
+        uint64_t page_bytes = 1 + random_below(9), all = 0;
+        for (int i = 0; i < n; i++) {
+            int32_t n_pages = (int32_t)random_below(PLACES + 1);
+            int like = i == 0 ? 0 : (int)random_below((uint32_t)i);
+            for (int32_t at = 0; at < n_pages; at++) {
+                bool same = i > 0 && at < claims[like].n_pages && random_below(4) > 0;
+                pages[i][at] = same ? pages[like][at] : i * PLACES + at;
+                if (random_below(9) == 0)
+                    pages[i][at] = -1 - (int32_t)random_below(2);
+            }
+            claims[i] = (struct schedule_claim){(uint64_t)n_pages * page_bytes + random_below(20),
+                                                n_pages > 0 ? pages[i] : NULL, n_pages, page_bytes};
+            all += claims[i].bytes;
+        }
+        uint64_t sum = schedule_taken(claims, n);
+        assert_int_equal(sum, taken(claims, n, page_bytes));
+        spared += all - sum;
+        int gone = (int)random_below((uint32_t)n);
+        for (int i = n - 1, m = 0; i >= 0; i--) { /* the others, from the last one on */
+            if (i != gone)
+                others[m++] = claims[i];
+        }
+        uint64_t rest = schedule_taken(others, n - 1);
+        assert_int_equal(rest, taken(others, n - 1, page_bytes));
+        assert_true(rest <= sum && sum - rest <= claims[gone].bytes);
+        others[n - 1] = claims[gone];
+        assert_int_equal(schedule_taken(others, n), sum);
+    }
+    assert_true(spared > 10000);
+    assert_int_equal(schedule_taken(NULL, 0), 0);
+}
+
 /* ---- the queue ------------------------------------------------------------------------------ */
 
 static void test_first(void **state)
@@ -296,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_drains),
         cmocka_unit_test(test_negative_control),
         cmocka_unit_test(test_profiles),
+        cmocka_unit_test(test_taken),
         cmocka_unit_test(test_first),
         cmocka_unit_test(test_queue),
         cmocka_unit_test(test_retry_after),
