@@ -357,6 +357,8 @@ struct gather_params {
     int32_t rank, ranks;
     int32_t n_pieces;
     struct gather_piece pieces[LINEAR_OUTS_MAX];
+    struct place place; /* reduce.wire, reduce.order: what results of n rows go through */
+    int32_t n;          /* 0: nothing to say */
 };
 
 /* All weights of a network, in front of its first step. */

@@ -136,7 +136,7 @@ struct ranks {
     struct meeting *meeting; /* owns */
     struct region regions[REGIONS_MAX];
     int32_t n_regions;
-    struct witness_table witness; /* of what goes between ranks: rank 0's thread, or none runs */
+    uint64_t layout; /* another number behind every change of them */
 
     pthread_mutex_t lock;
     pthread_cond_t posted_more, done_more;
@@ -231,12 +231,9 @@ void rank_gather(struct rank *rank, struct gather_params *gather, const struct p
 {
     if (gather->n_pieces == 0)
         return;
+    gather->place = *place;
+    gather->n = n;
     rank->backend->ops->gather(rank->backend, gather);
-    if (rank->number != 0)
-        return;
-    struct witness_table *table = &rank->all->witness;
-    witness_note(table, ROW_REDUCE_WIRE, REDUCE_WIRE_FP32, place, n, 0);
-    witness_note(table, ROW_REDUCE_ORDER, REDUCE_ORDER_FIXED, place, n, 0);
 }
 
 /* ---- the queue ------------------------------------------------------------------------------ */
@@ -383,6 +380,7 @@ static void *ranks_reserve(struct backend *b, size_t bytes)
         }
     }
     r->regions[r->n_regions++] = region;
+    r->layout++;
     return region.at[0];
 }
 
@@ -398,6 +396,7 @@ static void ranks_release(struct backend *b, void *memory, size_t bytes)
     struct memory_work work = {.region = &r->regions[i], .bytes = bytes};
     on_all(r, release_on, &work);
     r->regions[i] = r->regions[--r->n_regions];
+    r->layout++;
 }
 
 static void ranks_clear(struct backend *b, void *memory, size_t bytes)
@@ -461,14 +460,55 @@ static void ranks_witness_read(struct backend *b, struct witness_table *out)
 {
     struct ranks *r = ranks_of(b);
     on_all(r, witness_on, out);
-    witness_add(out, &r->witness);
-    memset(&r->witness, 0, sizeof r->witness);
 }
 
 static const char *ranks_variant(const struct backend *b)
 {
     const struct backend *first = ((const struct ranks *)b)->list[0].backend;
     return first->ops->variant(first);
+}
+
+/* ---- steps that come again ------------------------------------------------------------------ */
+
+/* Every rank has seen the same keys in the same order, so that all have the same answer. */
+struct replay_work {
+    const void *key;
+    size_t bytes;
+    bool replayed[RANKS_MAX];
+};
+
+static void replay_on(struct rank *rank, void *user)
+{
+    struct replay_work *w = user;
+    w->replayed[rank->number] = rank->backend->ops->replay(rank->backend, w->key, w->bytes);
+}
+
+static void replay_end_on(struct rank *rank, void *user)
+{
+    (void)user;
+    rank->backend->ops->replay_end(rank->backend);
+}
+
+/* The caller's key names memory as rank 0 has it.  Where the others have theirs follows from that
+ * only as long as nothing is taken or given back. */
+static bool ranks_replay(struct backend *b, const void *key, size_t bytes)
+{
+    struct ranks *r = ranks_of(b);
+    char *own = malloc(sizeof r->layout + bytes);
+    ASSERT(own != NULL);
+    memcpy(own, &r->layout, sizeof r->layout);
+    memcpy(own + sizeof r->layout, key, bytes);
+    struct replay_work work = {.key = own, .bytes = sizeof r->layout + bytes};
+    on_all(r, replay_on, &work);
+    free(own);
+    for (int32_t i = 1; i < r->plan.ranks; i++)
+        ASSERT(work.replayed[i] == work.replayed[0]);
+    return work.replayed[0];
+}
+
+static void ranks_replay_end(struct backend *b)
+{
+    on_all(ranks_of(b), replay_end_on, NULL);
 }
 
 /* ---- the object ----------------------------------------------------------------------------- */
@@ -540,7 +580,6 @@ static const struct backend_ops OPS = {
 #undef ENTRY
         .meet = meet_never,
     .gather = gather_never,
-    .replay = NULL, /* a step waits on the host, which is in no recording */
     .witness_read = ranks_witness_read,
 };
 
@@ -596,6 +635,8 @@ static bool all_open(struct ranks *r)
     const struct backend_ops *first = r->list[0].backend->ops;
     r->ops.packs = first->packs;
     r->ops.load = first->load == NULL ? NULL : ranks_load;
+    r->ops.replay = first->replay == NULL ? NULL : ranks_replay;
+    r->ops.replay_end = ranks_replay_end;
     return true;
 }
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Checks and times everything on the GPU of this machine:  gpu.sh [--out DIR] [STEP...]
+# Checks and times everything on the GPUs of this machine:  gpu.sh [--out DIR] [--plan GPUS] [STEP...]
 #
 #   ops        every operation against the CPU (tests/gpu/ops.c)
 #   golden     the golden suites, asked of the worker
@@ -7,21 +7,28 @@
 #   serve      the static engine serving through the worker, which is lost in every way (tests/serve/worker.py)
 #   bench      the time of every kernel at the published model's size (tools/bench_gpu.c), and of torch's products
 #   steps      whole steps by the host's launches and recorded, to the same bits (tools/bench_step.c)
-#   tp         ranks: what they take to give each other results, and the same bytes from one rank, several on one GPU
-#              and one on each, of weights in a file and made of a seed; then one process of them is killed under load
-#   full       the published model's size on all GPUs, its weights made of a seed: load, decode, prompts, power, memory; ranks
-#              of every cut, two groups of them under two profiles at once; what ranks take to give each other results,
-#              and NCCL; one rank killed
+#   tp         ranks: what they take to give each other results, and NCCL; one that does not come; the same bytes from one
+#              rank, several on one GPU and one on each, of weights in a file and made of a seed, and from groups of them
+#              in every cut at once; two groups that serve two profiles; a process of them killed under load
+#   full       the published model's size, its weights made of a seed, in every cut of the GPUs: load, decode, prompts,
+#              power, memory
 #   sanitize   a part of ops under compute-sanitizer: memory, races, barriers
 #
 # Runs programs that `make gpu` built, here or on another machine of the same kind; builds nothing.
-# Each step prints TAP or a table and has a time limit; logs go to DIR.
+# Each step prints TAP or a table and has a time limit; logs go to DIR.  --plan prints what would run on so many GPUs.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 OUT=build/gpu/log
 if [ "${1:-}" = --out ]; then
     OUT=$2
     shift 2
+fi
+PLAN=
+if [ "${1:-}" = --plan ]; then
+    PLAN=1 CARDS=$2
+    shift 2
+else
+    CARDS=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 fi
 mkdir -p "$OUT"
 PYTHON=$(command -v python3)
@@ -30,6 +37,10 @@ failed=0
 step() {
     local name=$1 limit=$2
     shift 2
+    if [ -n "$PLAN" ]; then
+        echo "$name: $*"
+        return
+    fi
     timeout "$limit" "$@" >"$OUT/$name.log" 2>&1
     local status=$?
     local bad
@@ -40,6 +51,15 @@ step() {
         failed=1
         [ "$bad" -gt 0 ] || tail -15 "$OUT/$name.log"
     fi
+    return "$status"
+}
+
+# The same for a table.
+table() {
+    step "$@"
+    local status=$?
+    [ -n "$PLAN" ] || cat "$OUT/$1.log"
+    return "$status"
 }
 
 # Cases of few values that together run every kernel: under the sanitizer all takes far longer.
@@ -64,49 +84,67 @@ gathers() {
     local nccl
     nccl=$("$PYTHON" -c 'import glob, site
 print(*[p.rsplit("/", 1)[0] for s in site.getsitepackages() for p in glob.glob(s + "/nvidia/nccl/lib/libnccl.so.2")][:1])')
-    step gathers 60 env LD_LIBRARY_PATH="$nccl" NCCL_NVLS_ENABLE=0 build/gpu/ranks "$1"
-    cat "$OUT/gathers.log"
+    table gathers 60 env LD_LIBRARY_PATH="$nccl" NCCL_NVLS_ENABLE=0 build/gpu/ranks "$1"
 }
 
-# A rank on each GPU of this machine; two on the first, and more than there are GPUs.
+# A rank on each GPU of this machine and in every cut of it; two on the first, and more than there are GPUs.
 ranks() {
-    local cards
-    cards=$(nvidia-smi -L | grep -c '^GPU')
-    gathers "$cards"
-    step tp-made 60 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --ranks "$cards,2" made
+    gathers "$CARDS"
+    step missing 20 bash -c 'timeout 10 build/gpu/ranks "$0" missing 2>&1 | grep "has not come within 1000 ms" && echo "ok 1 - who does not come is named"' \
+        "$CARDS"
+    step tp-made 60 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --ranks "$CARDS,2" made
     step tp-one-card 100 env CUDA_VISIBLE_DEVICES=0 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --ranks 2 few
-    step tp-cards 150 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --ranks "$cards,8" few
-    step tp-serve 120 "$PYTHON" tests/serve/worker.py --worker build/worker --ranks "$cards" chat killed
-    grep -h '^# computes\|^ranks:' "$OUT"/tp-*.log | sort | uniq -c
+    step tp-cards 150 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --ranks "$({ cuts 2; echo 8; } | sort -nu | paste -sd,)" few
+    step tp-groups 60 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --gpus "$CARDS" groups
+    step tp-profiles 60 "$PYTHON" tests/serve/worker.py --worker build/worker --ranks $(((CARDS + 1) / 2)) --gpus "$CARDS" groups
+    step tp-serve 120 "$PYTHON" tests/serve/worker.py --worker build/worker --ranks "$CARDS" chat killed
 }
 
-# How many ranks a network can have: powers of two up to the GPUs, and eight, which then share the first.
+# Ranks that a network can have on these GPUs, from so many on: powers of two.
 cuts() {
-    local n list=8
-    for n in 4 2 1; do
-        [ "$n" -gt "$1" ] || list="$n,$list"
+    local n
+    for ((n = $1; n <= CARDS; n *= 2)); do
+        echo "$n"
     done
-    echo "$list"
 }
 
-# The published model's size, its weights made of a seed, on all GPUs; and what ranks take to give each other results.
+# What a group of ranks on GPUs of its own does with the published size.
+size() {
+    local first=$1 ranks=$2
+    table "full-$ranks-at-$first" 170 env CUDA_VISIBLE_DEVICES="$(seq -s, "$first" $((first + ranks - 1)))" \
+        build/gpu/bench-step flash 43 "$ranks"
+}
+
+# The published model's size, its weights made of a seed: in every cut of the GPUs, all groups of it at once.
 full() {
-    local cards power
-    cards=$(nvidia-smi -L | grep -c '^GPU')
-    gathers "$cards"
+    local ranks first pids pid power
+    for ranks in $(cuts 2 | sort -rn); do
+        power=$(power_begin)
+        pids=()
+        for ((first = 0; first < CARDS; first += ranks)); do
+            size "$first" "$ranks" &
+            pids+=($!)
+        done
+        for pid in "${pids[@]}"; do
+            wait "$pid" || failed=1
+        done
+        power_end "$power"
+    done
+}
+
+# What all GPUs take, looked at twice a second.
+power_begin() {
+    [ -z "$PLAN" ] || return
     nvidia-smi --query-gpu=index,power.draw,memory.used,clocks.sm,temperature.gpu --format=csv,noheader,nounits -lms 500 \
         >"$OUT/full-power.log" 2>&1 &
-    power=$!
-    step full-steps 150 build/gpu/bench-step flash 43 "$cards"
-    kill "$power"
-    cat "$OUT/full-steps.log"
+    echo $!
+}
+power_end() {
+    [ -n "$1" ] || return
+    kill "$1"
     awk -F', *' '{ n[$1]++; p[$1] += $2; if ($2 > top[$1]) top[$1] = $2; if ($3 > mem[$1]) mem[$1] = $3; if ($5 > hot[$1]) hot[$1] = $5 }
         END { for (i in n) printf "GPU %s: %.0f W on average, %.0f W at most, %.1f GiB at most, %d C\n", i, p[i] / n[i], top[i], mem[i] / 1024, hot[i] }' \
         "$OUT/full-power.log" | sort
-    step full-ranks 60 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --ranks "$(cuts "$cards")" made few
-    step full-groups 40 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --gpus "$cards" groups
-    step full-killed 60 "$PYTHON" tests/serve/worker.py --worker build/worker --ranks "$cards" killed
-    grep -h '^# computes\|^ranks:\|^ranks [cp]' "$OUT"/full-*.log | sort | uniq -c
 }
 
 for name in ${*:-ops golden link serve sanitize bench steps}; do

@@ -27,7 +27,7 @@ static bool refuse(struct call *call, const struct error *err)
 
 /* What may stand behind the word of an audit. */
 struct asked {
-    const char *budget, *profile, *test, *seed, *percent, *pinned;
+    const char *budget, *profile, *test, *seed, *percent, *pinned, *items;
     bool exclusive, cpu;
 };
 
@@ -38,6 +38,7 @@ static const struct {
     {"--budget", offsetof(struct asked, budget)},   {"--profile", offsetof(struct asked, profile)},
     {"--test", offsetof(struct asked, test)},       {"--seed", offsetof(struct asked, seed)},
     {"--percent", offsetof(struct asked, percent)}, {"--pinned", offsetof(struct asked, pinned)},
+    {"--items", offsetof(struct asked, items)},
 };
 
 static bool take_flags(struct call *call, struct asked *out)
@@ -95,6 +96,10 @@ static bool take_order(struct call *call, const struct asked *asked, struct audi
     if (asked->percent != NULL &&
         !number_parse(asked->percent, AUDIT_PERCENT_MIN, 100, &out->percent)) {
         buf_printf(&call->text, "--percent: want a number from %d to 100", AUDIT_PERCENT_MIN);
+        return false;
+    }
+    if (asked->items != NULL && !number_parse(asked->items, 1, INT32_MAX, &out->items)) {
+        buf_printf(&call->text, "--items: want a number from 1 to %d", INT32_MAX);
         return false;
     }
     if (asked->profile != NULL &&
@@ -277,7 +282,23 @@ static bool run_history(struct call *call)
     return true;
 }
 
-/* What can be audited: the tests, and the rows of the profile that serves. */
+static void list_budgets(struct call *call)
+{
+    buf_puts(&call->data, "\"budgets\": [");
+    for (int i = 0; audit_budget_at(i) != NULL; i++) {
+        const struct audit_budget *b = audit_budget_at(i);
+        buf_puts(&call->text, "budget ");
+        audit_budget_print(b, &call->text);
+        buf_printf(&call->data,
+                   "%s{\"budget\": \"%s\", \"seconds\": %d, \"items\": %d, \"turns\": %d, "
+                   "\"needle_tokens\": %d, \"texts\": %d, \"text_tokens\": %d}",
+                   i == 0 ? "" : ", ", b->name, (int)b->seconds, (int)b->items, (int)b->turns_max,
+                   (int)b->needle_max, (int)b->texts, (int)b->text_tokens);
+    }
+    buf_puts(&call->data, "], ");
+}
+
+/* What can be audited: the tests, what a budget holds, and the rows of the profile that serves. */
 static bool run_list(struct call *call)
 {
     struct profile p;
@@ -285,8 +306,10 @@ static bool run_list(struct call *call)
     engine_profile_get(call->scope->engine, &p);
     audit_order_words(&words);
     buf_printf(&call->text, "audits: %s\n", buf_cstr(&words));
-    buf_printf(&call->data, "{\"audits\": \"%s\", \"rows\": [", buf_cstr(&words));
+    buf_printf(&call->data, "{\"audits\": \"%s\", ", buf_cstr(&words));
     buf_free(&words);
+    list_budgets(call);
+    buf_puts(&call->data, "\"rows\": [");
     for (int row = 0; row < PRECISION_ROWS; row++) {
         const struct precision_switch *r = &PRECISION[row];
         const char *value = profile_value_name(&p, (enum precision_row)row);

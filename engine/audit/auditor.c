@@ -171,6 +171,7 @@ static bool order_of(struct auditor *a, struct json_object *report, struct order
         .id = json_object_get_int(report_member(run, "id")),
         .what = {.budget = audit_budget(report_string(report, "budget")),
                  .seed = json_object_get_int(report_member(report, "seed")),
+                 .items = json_object_get_int(report_member(report, "items")),
                  .percent = json_object_get_int(report_member(run, "percent")),
                  .cpu = json_object_get_boolean(report_member(run, "cpu"))},
         .exclusive = json_object_get_boolean(report_member(run, "exclusive")),

@@ -23,7 +23,8 @@ static const char USAGE[] =
     "usage: engine audit prove|rank|prompt|floor|replay|logits|tools|recall|needle|all|soak\n"
     "         --model DIR\n"
     "         [--profile NAME[,ROW=VALUE]..] [--reference NAME[,ROW=VALUE]..]\n"
-    "         [--budget quick|1m|5m|30m|3h] [--seed N] [--context N] [--isa ..] [--threads N]\n"
+    "         [--budget quick|1m|5m|30m|3h] [--items N] [--seed N] [--context N] [--isa ..] "
+    "[--threads N]\n"
     "         [--worker PROGRAM] [--golden FILE[,FILE]..]\n"
     "         [--json FILE] [--html FILE] [--resume FILE]\n"
     "       engine audit isolate --test prompt|replay|logits|tools|recall|needle [--percent N] "
@@ -59,6 +60,7 @@ static enum status options_read(int argc, char **argv, struct options *o, struct
         {"--budget", FLAG_TEXT, &o->budget, .required = false},
         {"--test", FLAG_TEXT, &o->test, .required = false},
         {"--conversation", FLAG_TEXT, &o->conversation, .required = false},
+        {"--items", FLAG_NUMBER, &o->order.items, .required = false, .max = INT32_MAX},
         {"--seed", FLAG_NUMBER, &o->order.seed, .required = false},
         {"--context", FLAG_NUMBER, &o->context, .required = false},
         {"--percent", FLAG_NUMBER, &o->order.percent, .required = false},
@@ -160,6 +162,7 @@ static enum status resume_open(struct audit *a, struct error *err)
         : !same_profile(report_member(report, "reference"), &order->reference)  ? "reference"
         : strcmp(report_string(report, "budget"), order->budget->name) != 0     ? "budget"
         : json_object_get_int(report_member(report, "seed")) != order->seed     ? "seed"
+        : json_object_get_int(report_member(report, "items")) != order->items   ? "items"
         : !json_object_is_type(report_member(report, "tests"), json_type_array) ? "tests"
                                                                                 : NULL;
     if (other != NULL) {
@@ -396,6 +399,18 @@ static enum status show(size_t view, int argc, char **argv, struct error *err)
     return status;
 }
 
+/* With what a budget holds: nobody shall have to measure it. */
+static void usage(void)
+{
+    struct buf text = {0};
+    buf_puts(&text, USAGE);
+    buf_puts(&text, "budgets:\n");
+    for (int i = 0; audit_budget_at(i) != NULL; i++)
+        audit_budget_print(audit_budget_at(i), &text);
+    fputs(buf_cstr(&text), stderr);
+    buf_free(&text);
+}
+
 static bool is_work(const char *what)
 {
     struct audit_order order;
@@ -411,7 +426,7 @@ int cmd_audit(int argc, char **argv)
     if (view < VIEWS_N) {
         status = show(view, argc, argv, &err);
     } else if (argc < 2 || !is_work(argv[1])) {
-        fputs(USAGE, stderr);
+        usage();
         return status_exit_code(ERR_USAGE);
     } else {
         heed_signals();

@@ -105,10 +105,14 @@ static void put_head(struct json_object *report, struct buf *out)
     if (run != NULL)
         buf_printf(out, "audit %.0f, %s, asked for by the %s\n", report_number(run, "id"),
                    report_string(run, "state"), report_string(run, "by"));
-    buf_printf(out, "profile %s (%s) against %s (%s), seed %.0f, %.0f s\n\n",
+    buf_printf(out, "profile %s (%s) against %s (%s), budget %s, seed %.0f, %.0f s\n",
                report_string(profile, "name"), report_string(profile, "hash"),
                report_string(reference, "name"), report_string(reference, "hash"),
-               report_number(report, "seed"), report_number(report, "spent_s"));
+               report_string(report, "budget"), report_number(report, "seed"),
+               report_number(report, "spent_s"));
+    if (report_member(report, "items") != NULL)
+        buf_printf(out, "at most %.0f items of a test\n", report_number(report, "items"));
+    buf_puts(out, "\n");
 }
 
 static void put_tests(struct json_object *tests, struct buf *out)

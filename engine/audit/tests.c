@@ -43,6 +43,20 @@ const struct audit_budget *audit_budget(const char *name)
     return NULL;
 }
 
+const struct audit_budget *audit_budget_at(int i)
+{
+    return (size_t)i < sizeof BUDGETS / sizeof *BUDGETS ? &BUDGETS[i] : NULL;
+}
+
+void audit_budget_print(const struct audit_budget *b, struct buf *out)
+{
+    buf_printf(out,
+               "%-6s at most %3d facts in talks of up to %d turns, as many in texts of up to %5d "
+               "tokens; logits of %d texts of %d tokens\n",
+               b->name, (int)b->items, (int)b->turns_max, (int)b->needle_max, (int)b->texts,
+               (int)b->text_tokens);
+}
+
 const struct audit_gates *audit_gates(const struct profile *profile)
 {
     const struct audit_gates *balanced = NULL;

@@ -21,6 +21,10 @@ struct audit_budget {
 };
 /** @return NULL: no such budget */
 const struct audit_budget *audit_budget(const char *name);
+/** The budgets in their order, the smallest first.  @return NULL: there are no more */
+const struct audit_budget *audit_budget_at(int i);
+/** One line for people: what it holds, so that they see what it does not ask. */
+void audit_budget_print(const struct audit_budget *budget, struct buf *out);
 
 /* What logits are held against beside the reference profile, which shares the network with the
  * audited one. */

@@ -427,6 +427,24 @@ static void put_grids(struct json_object *out, const struct memory *m, bool need
     }
 }
 
+/* Sizes of which no item was asked, whether the budget has none or none fitted its time. */
+static void tell_unasked(const struct memory *m, bool needle, struct buf *why)
+{
+    int sizes = needle ? COUNT(LENGTHS) : COUNT(TURNS);
+    const char *between = "; none asked of ";
+    for (int i = 0; i < sizes; i++) {
+        int32_t asked = 0;
+        for (int j = 0; j < GRID_COLUMNS_MAX; j++)
+            asked += m->places.n[i][j];
+        if (asked > 0)
+            continue;
+        buf_printf(why, "%s%s", between, needle ? LENGTHS[i].name : TURN_NAMES[i]);
+        between = ", ";
+    }
+    if (needle && between[0] == ',')
+        buf_puts(why, " tokens");
+}
+
 static struct json_object *test_memory(const struct audit_run *run, enum audit_test test,
                                        enum audit_verdict *verdict)
 {
@@ -446,6 +464,7 @@ static struct json_object *test_memory(const struct audit_run *run, enum audit_t
     if (m.pace.dropped > 0)
         buf_printf(&why, "; no time was left for %d of %d items", (int)m.pace.dropped,
                    (int)run->budget->items);
+    tell_unasked(&m, test == TEST_NEEDLE, &why);
     snprintf(gate, sizeof gate, "lost: %.3g accepted, %.3g refused", run->budget->good,
              run->budget->bad);
     struct json_object *out =

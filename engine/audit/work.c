@@ -166,6 +166,8 @@ static struct json_object *report_new(const struct audit_work *w, const char *is
     json_set(out, "reference", profile_json(&w->order.reference));
     json_set(out, "seed", json_object_new_int(w->order.seed));
     json_set(out, "budget", json_object_new_string(w->order.budget->name));
+    if (w->order.items > 0)
+        json_set(out, "items", json_object_new_int(w->order.items));
     json_set(out, "tests", json_object_new_array());
     return out;
 }
@@ -310,16 +312,26 @@ static void put_result(struct audit_work *w, const char *step, struct json_objec
     ASSERT(json_object_array_put_idx(tests, find_test(w, step), result) == 0);
 }
 
+/* The budget, with no more items than the order wants. */
+static struct audit_budget budget_of(const struct audit_order *order)
+{
+    struct audit_budget budget = *order->budget;
+    if (order->items > 0 && order->items < budget.items)
+        budget.items = order->items;
+    return budget;
+}
+
 enum status audit_work_step(struct audit_work *w, const char *step, enum audit_verdict *verdict,
                             struct error *err)
 {
     const struct audit_order *o = &w->order;
+    const struct audit_budget budget = budget_of(o);
     struct audit_run run = {
         .machine = w->machine,
         .text = &w->text,
         .profile = &o->profile,
         .reference = &o->reference,
-        .budget = o->budget,
+        .budget = &budget,
         .given = o->given,
         .anchors = &w->anchors,
         .seed = audit_seed(o->seed),

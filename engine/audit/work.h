@@ -19,6 +19,7 @@ struct audit_order {
     const struct audit_budget *budget;
     struct profile profile, reference;
     int32_t seed;
+    int32_t items; /* of recall, and of needles, at most; 0: as many as the budget has */
     const struct audit_given *given; /* that "isolate" searches in place of `test`; NULL: none */
     const struct recording *pinned;  /* borrows: the request that "replay" or "isolate" is of */
     int32_t percent;                 /* of the runs in which a flaky fault shows */

@@ -33,4 +33,6 @@ void cpu_gather(struct backend *base, const struct gather_params *p)
             push(&p->pieces[i], p->rank, p->pieces[i].whole[r]);
     }
     meeting_wait(b->meeting, b->rank);
+    witness_note(&b->witness, ROW_REDUCE_WIRE, REDUCE_WIRE_FP32, &p->place, p->n, 0);
+    witness_note(&b->witness, ROW_REDUCE_ORDER, REDUCE_ORDER_FIXED, &p->place, p->n, 0);
 }

@@ -4,16 +4,20 @@
  *   push    each rank writes its columns into the inboxes of the others, says so with a flag for
  *           each of its blocks, waits for theirs and takes what has come.  Two inboxes take
  *           turns: a rank is a gather ahead of another at most, since it ends with a flag of each.
- *           Every wait has a limit.  The hosts meet in front of it: what they call for weights that
- *           are not there yet may wait for all GPUs, so no kernel may wait for a rank whose host
- *           has such calls before it.
+ *           Every wait has a limit.  The hosts meet in front of it: what they call for weights or
+ *           kernels that are not there yet may wait for all GPUs, so no kernel may wait for a rank
+ *           whose host has such calls before it.  A recorded step has none, so that its hosts need
+ *           not meet; its gathers are counted on from a number that is set in front of it.
  *   copies  the streams wait for each other by events and copy: for ranks that share a GPU, where
- *           kernels that wait could keep the awaited ones away, for GPUs that do not reach each
- *           other's memory, and for what is larger than an inbox.
+ *           blocks of the kernel behind a gather come while it waits, fill the GPU, wait for it
+ * too, and so keep away what the other rank would have to run first; for GPUs that do not reach
+ * each other's memory; and for what is larger than an inbox (in a recorded step that is pushed in
+ * several turns).
  *
  * Numbers are moved and never added, so that neither the way nor the order can show.
  */
 #include "kernels/cuda/peers.cuh"
+#include "kernels/cuda/rows.cuh"
 
 #define GATHER_THREADS 256
 /* Numbers that a thread moves before it is worth another block, and the most blocks: few, since
@@ -23,9 +27,12 @@
 struct push_params {
     struct gather_params p;
     struct inbox *inboxes[RANKS_MAX]; /* peers' memory */
-    uint32_t epoch;
+    int64_t first, end;               /* of the shares' numbers, by four: what goes in this turn */
+    uint64_t epoch;
+    const uint64_t *base; /* device: what epoch counts from; NULL: 0 */
     uint64_t limit_ns;
     uint32_t *missing; /* host memory: 1 + the rank that has not come */
+    struct testimony say;
 };
 
 static __device__ inline uint64_t now_ns(void)
@@ -35,29 +42,32 @@ static __device__ inline uint64_t now_ns(void)
     return ns;
 }
 
-static __device__ inline void flag_set(uint32_t *flag, uint32_t value)
+static __device__ inline void flag_set(uint64_t *flag, uint64_t value)
 {
-    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(flag), "l"(value) : "memory");
 }
 
-static __device__ inline uint32_t flag_get(const uint32_t *flag)
+static __device__ inline uint64_t flag_get(const uint64_t *flag)
 {
-    uint32_t value;
-    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+    uint64_t value;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(flag) : "memory");
     return value;
 }
 
-/* This block's share of what a rank gives to another, four numbers at a time, in the same order on
- * both sides: fn(where in the inbox, piece, where in the piece). */
+/* This block's share of what a rank gives to another in this turn, four numbers at a time, in the
+ * same order on both sides: fn(where in the inbox, piece, where in the piece). */
 template <typename F>
-static __device__ inline void for_share(const gather_params &p, int32_t rank, F fn)
+static __device__ inline void for_share(const push_params &t, int32_t rank, F fn)
 {
     int64_t before = 0;
-    for (int32_t i = 0; i < p.n_pieces; i++) {
-        int64_t n = (int64_t)p.pieces[i].n * p.pieces[i].cols[rank] / 4;
-        for (int64_t k = (int64_t)blockIdx.x * GATHER_THREADS + threadIdx.x; k < n;
+    for (int32_t i = 0; i < t.p.n_pieces; i++) {
+        const gather_piece &piece = t.p.pieces[i];
+        int64_t n = (int64_t)piece.n * piece.cols[rank] / 4;
+        int64_t from = t.first > before ? t.first - before : 0;
+        int64_t end = n < t.end - before ? n : t.end - before;
+        for (int64_t k = from + (int64_t)blockIdx.x * GATHER_THREADS + threadIdx.x; k < end;
              k += (int64_t)gridDim.x * GATHER_THREADS)
-            fn(before + k, p.pieces[i], k * 4);
+            fn(before + k - t.first, piece, k * 4);
         before += n;
     }
 }
@@ -69,7 +79,7 @@ static __device__ inline int64_t place_of(const gather_piece &piece, int32_t ran
 }
 
 /* Until the flag is there.  @return false: it has not come */
-static __device__ bool flag_await(const uint32_t *flag, uint32_t epoch, uint64_t limit_ns)
+static __device__ bool flag_await(const uint64_t *flag, uint64_t epoch, uint64_t limit_ns)
 {
     uint64_t end = now_ns() + limit_ns;
     while (flag_get(flag) != epoch) {
@@ -83,8 +93,11 @@ static __global__ void __launch_bounds__(GATHER_THREADS) push_and_take(struct pu
 {
     grid_begin();
     const gather_params &p = k.p;
-    int32_t me = p.rank, turn = (int32_t)(k.epoch & 1);
-    for_share(p, me, [&](int64_t at, const gather_piece &piece, int64_t i) {
+    uint64_t epoch = k.epoch + (k.base == NULL ? 0 : *k.base);
+    int32_t me = p.rank, turn = (int32_t)(epoch & 1);
+    testify(k.say, first_thread() && k.first == 0, ROW_REDUCE_WIRE, REDUCE_WIRE_FP32);
+    testify(k.say, first_thread() && k.first == 0, ROW_REDUCE_ORDER, REDUCE_ORDER_FIXED);
+    for_share(k, me, [&](int64_t at, const gather_piece &piece, int64_t i) {
         float4 v = *(const float4 *)(piece.part + i);
         *(float4 *)(piece.whole[me] + place_of(piece, me, i)) = v;
         for (int32_t r = 0; r < p.ranks; r++) {
@@ -95,15 +108,18 @@ static __global__ void __launch_bounds__(GATHER_THREADS) push_and_take(struct pu
     __threadfence_system();
     __syncthreads();
     if ((int32_t)threadIdx.x < p.ranks && (int32_t)threadIdx.x != me)
-        flag_set(&k.inboxes[threadIdx.x]->flags[turn][me][blockIdx.x], k.epoch);
-    const struct inbox *own = k.inboxes[me];
+        flag_set(&k.inboxes[threadIdx.x]->flags[turn][me][blockIdx.x], epoch);
+    struct inbox *own = k.inboxes[me];
+    uint64_t limit_ns = own->lost ? 0 : k.limit_ns;
     for (int32_t r = 0; r < p.ranks; r++) {
         if (r == me)
             continue;
-        if (threadIdx.x == 0 && !flag_await(&own->flags[turn][r][blockIdx.x], k.epoch, k.limit_ns))
+        if (threadIdx.x == 0 && !flag_await(&own->flags[turn][r][blockIdx.x], epoch, limit_ns)) {
             *(volatile uint32_t *)k.missing = (uint32_t)r + 1; /* in front of the next fence */
+            own->lost = 1;
+        }
         __syncthreads();
-        for_share(p, r, [&](int64_t at, const gather_piece &piece, int64_t i) {
+        for_share(k, r, [&](int64_t at, const gather_piece &piece, int64_t i) {
             *(float4 *)(piece.whole[me] + place_of(piece, r, i)) = __ldcg(&own->from[turn][r][at]);
         });
     }
@@ -125,19 +141,46 @@ static int64_t share_of(const struct gather_params *p)
     return most;
 }
 
-static void push_run(struct cuda_backend *b, const struct gather_params *p, int64_t most)
+/* @param first, end  of the shares, by four */
+static void push_run(struct cuda_backend *b, const struct gather_params *p, int64_t first,
+                     int64_t end)
 {
     struct peers *peers = b->peers;
     struct push_params k = {*p};
+    bool recorded = recording_runs(b->recordings);
     for (int32_t r = 0; r < p->ranks; r++)
         k.inboxes[r] = peers->inboxes[r];
-    k.epoch = ++peers->epoch;
+    k.first = first, k.end = end;
+    k.epoch = recorded ? ++peers->recorded : ++peers->epoch;
+    k.base = recorded ? &peers->inboxes[p->rank]->base : NULL;
     k.limit_ns = (uint64_t)peers->limit_ms * 1000000;
     k.missing = peers->missing;
-    int64_t blocks = (most + GATHER_SHARE - 1) / GATHER_SHARE;
+    k.say = testimony_of(b, &p->place, p->n);
+    int64_t blocks = (4 * (end - first) + GATHER_SHARE - 1) / GATHER_SHARE;
     blocks = blocks < 1 ? 1 : blocks > GATHER_BLOCKS_MAX ? GATHER_BLOCKS_MAX : blocks;
-    meeting_wait(peers->meeting, p->rank);
+    if (!recorded)
+        meeting_wait(peers->meeting, p->rank);
     launch(b, "push_and_take", push_and_take, (unsigned)blocks, GATHER_THREADS, 0, k);
+}
+
+static __global__ void base_set(uint64_t *base, uint64_t value)
+{
+    *base = value;
+}
+
+void peers_advance(struct cuda_backend *b, uint64_t gathers)
+{
+    struct peers *peers = b->peers;
+    base_set<<<1, 1, 0, stream_of(b)>>>(&peers->inboxes[peers->rank]->base, peers->epoch);
+    launched("base_set");
+    peers->epoch += gathers;
+}
+
+/* Evidence of what copy engines move. */
+static __global__ void copied(struct testimony say)
+{
+    testify(say, true, ROW_REDUCE_WIRE, REDUCE_WIRE_FP32);
+    testify(say, true, ROW_REDUCE_ORDER, REDUCE_ORDER_FIXED);
 }
 
 /* One rank's columns of a piece into the memory of another. */
@@ -178,15 +221,19 @@ static void copies_run(struct cuda_backend *b, const struct gather_params *p)
     meeting_wait(peers->meeting, p->rank);
     for (int32_t r = 0; r < p->ranks; r++)
         CUDA_CHECK(cudaStreamWaitEvent(stream_of(b), peers->all[r]->given, 0));
+    copied<<<1, 1, 0, stream_of(b)>>>(testimony_of(b, &p->place, p->n));
+    launched("copied");
 }
 
 void cuda_gather(struct backend *base, const struct gather_params *p)
 {
     struct cuda_backend *b = cuda_of(base);
     ASSERT(b->peers != NULL && p->rank == b->peers->rank && p->ranks == b->peers->ranks);
-    int64_t most = share_of(p);
-    if (b->peers->push && most * (int64_t)sizeof(float) <= INBOX_BYTES)
-        push_run(b, p, most);
-    else
+    const int64_t most = ceil_div(share_of(p), 4), room = INBOX_BYTES / (int64_t)sizeof(float4);
+    if (!b->peers->push || (most > room && !recording_runs(b->recordings))) {
         copies_run(b, p);
+        return;
+    }
+    for (int64_t first = 0; first == 0 || first < most; first += room)
+        push_run(b, p, first, first + room < most ? first + room : most);
 }

@@ -254,6 +254,8 @@ const char *cuda_load(struct backend *b, const struct load_params *p);
 /* ---- steps that come again (record.cu) ------------------------------------------------------- */
 struct recordings *recordings_create(void);
 void recordings_destroy(struct recordings *r);
+/* Whether what is launched now goes into a recording. */
+bool recording_runs(const struct recordings *r);
 bool cuda_replay(struct backend *b, const void *key, size_t bytes);
 void cuda_replay_end(struct backend *b);
 

@@ -67,7 +67,7 @@ static bool test_round(struct cuda_backend *b, float *part, float *whole, float 
     for (int32_t i = 0; i < cols; i++)
         host[i] = pattern(peers->rank, round, i);
     b->base.ops->upload(&b->base, part, host, (size_t)cols * sizeof(float));
-    CUDA_CHECK(cudaMemsetAsync(whole, 0xff, (size_t)all * sizeof(float), b->stream));
+    CUDA_CHECK(cudaMemsetAsync(whole, 0xff, (size_t)all * sizeof(float), stream_of(b)));
     cuda_gather(&b->base, &p);
     CUDA_CHECK(cudaMemcpyAsync(host, whole, (size_t)all * sizeof(float), cudaMemcpyDeviceToHost,
                                b->stream));
@@ -146,6 +146,8 @@ static void inbox_make(struct cuda_backend *b)
     CUDA_CHECK(cudaMalloc((void **)&own, sizeof *own));
     CUDA_CHECK(cudaMemset(own, 0, sizeof *own));
     peers->inboxes[peers->rank] = own;
+    peers_advance(
+        b, 0); /* a kernel that is not there yet may wait for all GPUs when it is asked for */
     meeting_wait(peers->meeting, peers->rank);
     for (int32_t r = 0; r < peers->ranks; r++)
         peers->inboxes[r] = peers->all[r]->inboxes[r];

@@ -14,7 +14,11 @@
 
 /* On each rank's GPU, written by the others; zero at the start. */
 struct inbox {
-    uint32_t flags[2][RANKS_MAX][GATHER_BLOCKS_MAX]; /* number of the gather that has come */
+    uint64_t flags[2][RANKS_MAX][GATHER_BLOCKS_MAX]; /* number of the gather that has come */
+    /* By this rank: gathers before the recorded step that runs; whether one has waited in vain, so
+     * that those behind it need not. */
+    uint64_t base;
+    uint32_t lost;
     float4 from[2][RANKS_MAX][INBOX_BYTES / sizeof(float4)];
 };
 
@@ -25,8 +29,9 @@ struct peers {
     bool push;                        /* the self-test has found every byte */
     uint32_t limit_ms;                /* of a wait */
     struct inbox *inboxes[RANKS_MAX]; /* own one; the others borrowed; NULL: GPUs are shared */
-    uint32_t epoch;
-    uint32_t *missing;        /* owns (pinned host memory) */
+    uint64_t epoch;                   /* gathers pushed */
+    uint64_t recorded;                /* of the step that is being recorded */
+    uint32_t *missing;                /* owns (pinned host memory) */
     cudaEvent_t ready, given; /* own: results are there; they are where the others have them */
     struct peers *all[RANKS_MAX];
 };
@@ -35,6 +40,9 @@ void peers_destroy(struct peers *peers);
 /* After the stream was waited for: ends the process when a rank has not come to another.  What a
  * rank has computed from what did not come reaches others behind its word that it did not. */
 void peers_check(const struct peers *peers);
+
+/* In front of a recorded step of so many gathers. */
+void peers_advance(struct cuda_backend *b, uint64_t gathers);
 
 void cuda_meet(struct backend *b, struct meeting *meeting, int32_t rank);
 void cuda_gather(struct backend *b, const struct gather_params *p);

@@ -5,7 +5,7 @@
  * is, which also brings its weights to the device; the second one is recorded.  Kernels write their
  * evidence at every replay, so that a recording of another profile would show.
  */
-#include "kernels/cuda/ops.cuh"
+#include "kernels/cuda/peers.cuh"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +14,7 @@ struct recording {
     void *key; /* owns; NULL: free */
     size_t bytes;
     cudaGraphExec_t exec; /* owns; NULL: seen once */
+    uint64_t gathers;     /* between ranks */
     uint64_t used;
 };
 
@@ -23,6 +24,13 @@ struct recordings {
     uint64_t clock;
     bool off;
 };
+
+/* All ranks, none of whose GPUs has anything to do. */
+static void quiet_meet(struct cuda_backend *b)
+{
+    CUDA_CHECK(cudaStreamSynchronize(stream_of(b)));
+    meeting_wait(b->peers->meeting, b->peers->rank);
+}
 
 static void recording_clear(struct recording *r)
 {
@@ -68,17 +76,30 @@ static struct recording *recording_find(struct recordings *r, const void *key, s
     return oldest;
 }
 
+bool recording_runs(const struct recordings *r)
+{
+    return r->open != NULL;
+}
+
+static void recording_launch(struct cuda_backend *b, const struct recording *step)
+{
+    if (step->gathers > 0)
+        peers_advance(b, step->gathers);
+    CUDA_CHECK(cudaGraphLaunch(step->exec, stream_of(b)));
+}
+
 bool cuda_replay(struct backend *base, const void *key, size_t bytes)
 {
     struct cuda_backend *b = cuda_of(base);
     struct recordings *r = b->recordings;
     ASSERT(r->open == NULL);
-    if (r->off)
+    /* Ranks that copy wait for each other on the host, which is in no recording. */
+    if (r->off || (b->peers != NULL && !b->peers->push))
         return false;
     struct recording *step = recording_find(r, key, bytes);
     step->used = ++r->clock;
     if (step->exec != NULL) {
-        CUDA_CHECK(cudaGraphLaunch(step->exec, stream_of(b)));
+        recording_launch(b, step);
         return true;
     }
     if (step->key == NULL) {
@@ -89,6 +110,8 @@ bool cuda_replay(struct backend *base, const void *key, size_t bytes)
         return false;
     }
     r->open = step;
+    if (b->peers != NULL)
+        b->peers->recorded = 0;
     CUDA_CHECK(cudaStreamBeginCapture(stream_of(b), cudaStreamCaptureModeThreadLocal));
     return false;
 }
@@ -104,5 +127,11 @@ void cuda_replay_end(struct backend *base)
     CUDA_CHECK(cudaStreamEndCapture(stream_of(b), &graph));
     CUDA_CHECK(cudaGraphInstantiate(&step->exec, graph, 0));
     CUDA_CHECK(cudaGraphDestroy(graph));
-    CUDA_CHECK(cudaGraphLaunch(step->exec, stream_of(b)));
+    CUDA_CHECK(cudaGraphUpload(step->exec, stream_of(b)));
+    if (b->peers != NULL) {
+        step->gathers = b->peers->recorded;
+        /* No rank may be making its own graph while another one waits for it on a GPU. */
+        quiet_meet(b);
+    }
+    recording_launch(b, step);
 }

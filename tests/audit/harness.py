@@ -1,7 +1,7 @@
 """What the audit's suites share: the engine's audit command, and engines with one seeded defect.
 
 Knows the command line and the report's fields, nothing of the engine's inside."""
-import json, os, re, subprocess, tempfile
+import hashlib, json, os, re, subprocess, tempfile
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 DEMO = "rootfs/models/demo"
@@ -44,17 +44,17 @@ def report(*args, engine="build/engine", model=DEMO):
             return status, json.load(file)
 
 
-def planted_path(name):
-    return os.path.join(ROOT, OUT, re.sub("[^a-z0-9]+", "-", name))
-
-
 def planted(name, *edits):
     """An engine in which one text of each of some source files is another: (path, text, replacement).
 
-    Only those files are compiled again; their objects are linked in front of the library.
-    -> path of the program; an exception when a text is not there exactly once."""
-    base = planted_path(name)
+    Only those files are compiled again; their objects are linked in front of the library, unless the program is there
+    already, of this very engine.  -> path of the program; an exception when a text is not there exactly once."""
+    base = os.path.join(ROOT, OUT, re.sub("[^a-z0-9]+", "-", name))
     os.makedirs(os.path.dirname(base), exist_ok=True)
+    with open(os.path.join(ROOT, "build/engine"), "rb") as file:
+        made_of = hashlib.sha256(file.read() + repr(edits).encode()).hexdigest()
+    if os.path.exists(base + ".of") and open(base + ".of").read() == made_of:
+        return base
     sources = {}
     for path, text, replacement in edits:
         source = sources.get(path) or open(os.path.join(ROOT, path)).read()
@@ -72,4 +72,6 @@ def planted(name, *edits):
         objects.append(one + ".o")
     subprocess.run(["musl-gcc", "-static", "-Lbuild/deps/prefix/lib", "build/musl/engine/main.o", *objects,
                     "build/musl/libv4box.a", *LIBRARIES, "-o", base], check=True, cwd=ROOT)
+    with open(base + ".of", "w") as file:
+        file.write(made_of)
     return base

@@ -1,13 +1,14 @@
 """Planted faults: engines with one seeded defect each, and what the audit makes of them.
 
-    planted.py [--json FILE] [--workers N] [--threads N] [--build | --built] [NAME...]
+    planted.py [--json FILE] [--workers N] [--build] [NAME...]
 
 A defect is some replacements in copies of source files (harness.py), or a value of a row.  A defect in a row must
 be convicted by `isolate` with that row and no other, inside the bound of verdicts; of one in carried state
 the legs must be named; one in the prompt must be named there; a harmless change must be acquitted, with its
-figure.  Prints TAP as each search ends and a confusion table, which FILE has as JSON so far.  With --build engines are only
-built, with --built they are there: a machine without a compiler can run them, N at a time with N threads each."""
-import argparse, concurrent.futures, json, os, signal, subprocess, sys, tempfile
+figure.  Prints TAP as each search ends and a confusion table, which FILE has as JSON so far.  Searches run on a core each,
+as many at a time as there are cores.  What is built of this very engine is not built again: with --build nothing else is
+done, and a machine without a compiler can run the same command on what was built."""
+import argparse, concurrent.futures, json, os, signal, subprocess, sys, tempfile, time
 from typing import NamedTuple
 import golden, harness
 from harness import Tap
@@ -32,14 +33,12 @@ ONE, TWO, PAIR = 12, 20, 26  # verdicts that find one culprit, two, and two that
 
 
 def engine_of(name, fault):
-    """-> the program with this defect; built unless they all are"""
-    if not getattr(fault, "edits", None):
-        return "build/engine"
-    return harness.planted_path(name) if ARGS.built else harness.planted(name, *fault.edits)
+    """-> the program with this defect"""
+    return harness.planted(name, *fault.edits) if getattr(fault, "edits", None) else "build/engine"
 
 
 def report(*args, engine="build/engine"):
-    return harness.report(*args, *(("--threads", str(ARGS.threads)) if ARGS.threads else ()), engine=engine)
+    return harness.report(*args, "--threads", "1", engine=engine)
 
 
 class Row(NamedTuple):
@@ -356,11 +355,13 @@ def control(_name, fault):
 
 def attempt(name, fault):
     """One line of the table; what cannot be built or run is a line, too."""
+    begin = time.monotonic()
     try:
-        return RUN[type(fault)](name, fault)
+        got = RUN[type(fault)](name, fault)
     except (RuntimeError, LookupError, ValueError, subprocess.SubprocessError) as error:
-        return {"harmful": not isinstance(fault, (Harmless, Good)), "flagged": "", "verdict": "BROKEN", "legs": "",
-                "named": [[str(error)[-200:]]], "verdicts": 0, "bound": 0, "kl": None, "good": False}
+        got = {"harmful": not isinstance(fault, (Harmless, Good)), "flagged": "", "verdict": "BROKEN", "legs": "",
+               "named": [[str(error)[-200:]]], "verdicts": 0, "bound": 0, "kl": None, "good": False}
+    return {**got, "seconds": round(time.monotonic() - begin, 1)}
 
 
 RUN = {Good: control, Row: row_fault, State: state_fault, Ranked: ranked_fault, Anchored: anchored_fault, Soaked: soak_fault, Proven: proof_fault, Prompt: prompt_fault, Harmless: harmless}
@@ -381,15 +382,12 @@ def show(table):
 
 
 def main():
-    global ARGS
     parser = argparse.ArgumentParser()
     parser.add_argument("--json")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--build", action="store_true")
-    parser.add_argument("--built", action="store_true")
     parser.add_argument("names", nargs="*")
-    args = ARGS = parser.parse_args()
+    args = parser.parse_args()
     everything = {"no defect": Good(profile(ROWS)), "no defect in fast": Good("fast"), **FAULTS}
     if unknown := set(args.names) - set(everything):
         sys.exit(f"planted.py: no such faults: {', '.join(sorted(unknown))}")
@@ -404,7 +402,7 @@ def main():
         for run in concurrent.futures.as_completed(runs):
             name, got = runs[run], run.result()
             table[name] = got
-            tap.check(got["good"], f"{name}: {got['verdict']} {got['named']}, {got['verdicts']} verdicts, KL {got['kl']}")
+            tap.check(got["good"], f"{name}: {got['verdict']} {got['named']}, {got['verdicts']} verdicts, KL {got['kl']}, {got['seconds']} s")
             if args.json:
                 with open(args.json, "w") as file:
                     json.dump(table, file, indent=1)

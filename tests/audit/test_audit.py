@@ -160,10 +160,12 @@ def neither(tap, folder):
                    stdout=subprocess.DEVNULL)
     for name in ("config.json", "tokenizer.json"):
         shutil.copy(os.path.join(ROOT, DEMO, name), noise)
-    status, lost = report("needle", "--budget", "quick", *small, model=noise)
+    status, lost = report("needle", "--budget", "quick", "--items", "4", *small, model=noise)
     test = lost["tests"][1]
     tap.check(valid(lost) and status == 0 and lost["verdict"] == test["verdict"] == "MODEL",
               f"weights of noise: {test['verdict']}, {test['why']}")
+    tap.check(test["n"] + test["numbers"]["did not fit"] == lost["items"] == 4 and test["why"].endswith("none asked of 512, 1024, 2048, 4096, 8192, 16384, 32000 tokens"),
+              "no more items than were asked for, and what was not asked is told")
 
 
 def wrong_input(tap, folder):
@@ -172,12 +174,13 @@ def wrong_input(tap, folder):
     alien = os.path.join(folder, "alien.json")
     open(alien, "w").write('{"schema": "other", "tests": []}')
     for args, word in (
-        ((), "usage"),
+        ((), "32000 tokens"),
         (("guess",), "usage"),
         (("all",), "--model"),
         (("all", "--model", DEMO, "--budget", "9m"), "--budget"),
         (("all", "--model", DEMO, "--profile", "quickest"), "--profile"),
         (("all", "--model", DEMO, "--context", "1"), "--context"),
+        (("recall", "--model", DEMO, "--items", "0"), "--items"),
         (("all", "--model", DEMO, "--profile", "fast,moe.scale=thrice"), "thrice"),
         (("isolate", "--model", DEMO, "--test", "floor"), "--test"),
         (("isolate", "--model", DEMO, "--test", "prompt", "--percent", "4"), "--percent"),

@@ -14,7 +14,7 @@ QUESTION = "Explain how a kettle works, please."
 def wrong_words(tap, box):
     for line, word in (("audit guess", "usage"), ("audit all --budget 9m", "--budget"),
                        ("audit all --profile quickest", "quickest"), ("audit all --seed x", "--seed"),
-                       ("audit all --seed", "--seed"), ("audit isolate", "--test"), ("audit logits --cpu", "no worker"),
+                       ("audit all --seed", "--seed"), ("audit recall --items 0", "--items"), ("audit isolate", "--test"), ("audit logits --cpu", "no worker"),
                        ("audit isolate --test logits --pinned x", "--pinned"), ("audit soak --test logits", "--test"),
                        ("audit isolate --test floor", "--test"), ("audit floor --test logits", "--test"),
                        ("audit isolate --test logits --percent 4", "--percent"), ("audit abort", "no audit"),
@@ -26,7 +26,9 @@ def wrong_words(tap, box):
         tap.check(not answer["ok"] and word in answer["text"], f"refused: {line}")
     alone, status = box.answer("audit"), box.answer("audit status")
     tap.check(alone["ok"] and alone == status, "its name alone is `audit status`")
-    rows = box.ask("audit list")["rows"]
+    listed = box.ask("audit list")
+    rows, (budget,) = listed["rows"], [b for b in listed["budgets"] if b["budget"] == "5m"]
+    tap.check(budget["seconds"] == 300 and budget["items"] == 64 and budget["needle_tokens"] == 8192, f"what a budget holds: {budget}")
     tap.check(len(rows) > 25 and all(row["legs"] for row in rows), f"{len(rows)} rows can be audited")
 
 

@@ -199,6 +199,7 @@ def refuses(box):
         ("another key", update("stranger", 3, secret=other), "signature"),
         ("another board", update("board", 3, board="v4box-arm64"), "another board"),
     ]
+    wait_kept(box)  # which raises the floor
     before = box.ssh("update status")[1]
     for what, data, reason in cases:
         code, out, err = send(box, data)

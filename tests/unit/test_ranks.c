@@ -286,7 +286,85 @@ static void test_load(void **state)
     b->ops->destroy(b);
 }
 
-/* A backend that reads host memory has nothing to load, however many of it there are. */
+/* ---- steps that come again ------------------------------------------------------------------ */
+
+/* Ranks that record: what each was asked for last. */
+static struct recorder {
+    struct backend_ops ops;
+    uint8_t key[64];
+    size_t bytes;
+    int asked, ended;
+} recorders[RANKS_MAX];
+
+static bool recorder_replay(struct backend *b, const void *key, size_t bytes)
+{
+    struct recorder *r = (struct recorder *)(uintptr_t)b->ops; /* its first member */
+    ASSERT(bytes <= sizeof r->key);
+    memcpy(r->key, key, bytes);
+    r->bytes = bytes;
+    return r->asked++ > 0;
+}
+
+static void recorder_end(struct backend *b)
+{
+    ((struct recorder *)(uintptr_t)b->ops)->ended++;
+}
+
+static struct backend *open_recorder(void *user, int32_t rank)
+{
+    (void)user;
+    struct backend *b = backend_cpu_create(CPU_BASELINE, 1, &LIMITS);
+    ASSERT(b != NULL);
+    recorders[rank].ops = *b->ops;
+    recorders[rank].ops.replay = recorder_replay;
+    recorders[rank].ops.replay_end = recorder_end;
+    b->ops = &recorders[rank].ops;
+    return b;
+}
+
+static struct recorder asked(struct backend *b, const char *key)
+{
+    b->ops->replay(b, key, strlen(key));
+    assert_memory_equal(recorders[0].key, recorders[1].key, recorders[0].bytes);
+    return recorders[0];
+}
+
+static bool same_key(const struct recorder *a, const struct recorder *b)
+{
+    return a->bytes == b->bytes && memcmp(a->key, b->key, a->bytes) == 0;
+}
+
+/* All ranks are asked, in one way; and anew once memory lies elsewhere, which a key that names that
+ * of rank 0 does not say. */
+static void test_replay(void **state)
+{
+    (void)state;
+    const struct ranks_tensor none[1] = {{0}};
+    struct backend *b = backend_ranks_create(&(struct ranks_plan){.ranks = 2,
+                                                                  .limits = LIMITS,
+                                                                  .blocks = 1,
+                                                                  .limit_ms = LIMIT_MS,
+                                                                  .tensors = none,
+                                                                  .open = open_recorder});
+    assert_non_null(b);
+    assert_false(b->ops->replay(b, "one", 3));
+    b->ops->replay_end(b);
+    assert_true(b->ops->replay(b, "one", 3));
+    for (int r = 0; r < 2; r++)
+        assert_true(recorders[r].asked == 2 && recorders[r].ended == 1);
+    struct recorder first = asked(b, "one"), again = asked(b, "one"), other = asked(b, "two");
+    assert_true(same_key(&first, &again) && !same_key(&first, &other));
+    void *memory = b->ops->reserve(b, 64);
+    struct recorder taken = asked(b, "one");
+    b->ops->release(b, memory, 64);
+    struct recorder given_back = asked(b, "one");
+    assert_false(same_key(&first, &taken) || same_key(&taken, &given_back) ||
+                 same_key(&first, &given_back));
+    b->ops->destroy(b);
+}
+
+/* A backend that reads host memory has nothing to load and records nothing, however many of it
+ * there are. */
 static void test_nothing(void **state)
 {
     (void)state;
@@ -299,6 +377,7 @@ static void test_nothing(void **state)
                                                                   .open = open_rank});
     assert_non_null(b);
     assert_null(b->ops->load);
+    assert_null(b->ops->replay);
     b->ops->destroy(b);
 }
 
@@ -366,7 +445,7 @@ int main(void)
         cmocka_unit_test(test_shares),  cmocka_unit_test(test_slices),
         cmocka_unit_test(test_missing), cmocka_unit_test(test_operations),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_load),
-        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_nothing), cmocka_unit_test(test_replay),
     };
     return cmocka_run_group_tests_name("ranks", tests, set_up, tear_down);
 }
