@@ -123,11 +123,11 @@
 #define CONTROL_ANSWER_BYTES  (512 * 1024) /* LOG_RING_BYTES with every second byte escaped */
 #define CONTROL_CLIENTS_MAX   4            /* one console each on serial and SSH, and two spare */
 #define CONTROL_CLIENT_MS     3000         /* a silent or slow client is dropped after this */
-#define CONTROL_ARGS_MAX      8
-#define CONTROL_WORD_BYTES    128         /* one command word; names of keys are shorter */
-#define CONTROL_DEPTH_MAX     16          /* nesting of an answer's data */
-#define SERVANT_STALL_MS      30000       /* a sender who says nothing for so long has gone */
-#define SERVANT_TEXT_BYTES    (32 * 1024) /* a chain of certificates is the longest answer */
+#define CONTROL_ARGS_MAX      15           /* as ADMIN_ARGS_MAX: an audit has seven flags */
+#define CONTROL_WORD_BYTES    128          /* one command word; names of keys are shorter */
+#define CONTROL_DEPTH_MAX     16           /* nesting of an answer's data */
+#define SERVANT_STALL_MS      30000        /* a sender who says nothing for so long has gone */
+#define SERVANT_TEXT_BYTES    (32 * 1024)  /* a chain of certificates is the longest answer */
 
 /* ---- the clock ---------------------------------------------------------------------------------
  */

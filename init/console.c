@@ -359,12 +359,14 @@ static bool run_command(const struct console *c, const struct command *command,
     return good;
 }
 
+_Static_assert(1 + CONTROL_ARGS_MAX == 16, "parse() tells the number");
+
 /* The command a line names; a failure is printed and NULL returned. */
 static const struct command *parse(const struct console *c, const char *line, size_t n,
                                    struct request *request)
 {
     if (n > CONSOLE_LINE_BYTES || !request_from_line(request, line, n)) {
-        print_failure(c, "console", "a command is at most 9 printable words; try help");
+        print_failure(c, "console", "a command is at most 16 printable words; try help");
         return NULL;
     }
     const struct command *command = command_find(request->word[0]);

@@ -68,7 +68,11 @@ static void requests_are_taken_or_refused(void **state)
         {"{\"command\":\"\\ud83d\"}", false},
         {"{\"command\":\"\xc3\xa4\"}", false},
         {"{\"command\":\"a\\q\"}", false},
-        {"{\"command\":\"a\",\"args\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\"]}",
+        {"{\"command\":\"a\",\"args\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\","
+         "\"a\",\"b\",\"c\",\"d\",\"e\",\"f\"]}",
+         true},
+        {"{\"command\":\"a\",\"args\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\","
+         "\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\"]}",
          false},
         {"{\"command\":\"a\",\"x\":[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]}", false},
         {"{\"command\":\"a\",\"x\":}", false},
@@ -102,8 +106,8 @@ static void words_are_bounded(void **state)
     assert_false(request_from_line(&r, "a\nb", 3));
     assert_false(request_from_line(&r, "a\0b", 3));
     assert_false(request_from_line(&r, "a \x1b[2J", 6));
-    assert_false(request_from_line(&r, "1 2 3 4 5 6 7 8 9 10", 20));
-    assert_true(request_from_line(&r, "1 2 3 4 5 6 7 8 9", 17));
+    assert_false(request_from_line(&r, "1 2 3 4 5 6 7 8 9 a b c d e f g h", 33));
+    assert_true(request_from_line(&r, "1 2 3 4 5 6 7 8 9 a b c d e f g", 31));
 }
 
 /* Every truncation is refused, and no single changed byte reads outside (ASan watches). */
