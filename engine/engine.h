@@ -40,7 +40,7 @@ struct engine_request {
     bool logprobs;        /* EVENT_TOKEN carries them */
     int32_t top_logprobs; /* alternatives beside the chosen token, 0 to LOGPROBS_TOP_MAX */
     int32_t priority;     /* -PRIORITY_MAX to PRIORITY_MAX: who waits with more goes first */
-    uint64_t deadline_ms; /* by clock_ms: then it ends within one step; 0: none */
+    int64_t deadline_ms;  /* by clock_ms: then it ends within one step; 0: none */
     const struct profile *profile; /* computes it from start to end, copied; NULL: the engine's */
     uint64_t reuse_namespace; /* later requests may continue what this one leaves behind: its whole
                                  timeline, or a prefix of it at a multiple of 128 tokens; inside one

@@ -46,7 +46,7 @@ struct admin {
 /* Signed: deadlines are subtracted from it. */
 static int64_t now_ms(void)
 {
-    return (int64_t)clock_ms();
+    return clock_ms();
 }
 
 /* ---- one client ----------------------------------------------------------------------------- */

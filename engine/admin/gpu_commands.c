@@ -106,7 +106,7 @@ bool run_gpu(struct call *call)
         buf_puts(&call->data, "{\"gpus\": []}");
         return true;
     }
-    int64_t age_ms = (int64_t)clock_ms() - g.at_ms;
+    int64_t age_ms = clock_ms() - g.at_ms;
     say_worker(&call->text, &g, age_ms);
     buf_puts(&call->data, "{");
     member(&call->data, "driver", g.driver, ", ");

@@ -388,7 +388,7 @@ static bool submit(struct completion *c, const struct api *api, const struct exc
         .reuse_namespace = x->key.number,
     };
     if (request->deadline_ms > 0)
-        job.deadline_ms = (uint64_t)(x->started_ms + request->deadline_ms);
+        job.deadline_ms = x->started_ms + request->deadline_ms;
     if (mask != NULL) /* the stream keeps it until the engine's last event */
         job.mask = (struct engine_mask){.fn = mask_fill, .user = mask};
     if (!request->seeded)

@@ -109,7 +109,7 @@ static void *watch(void *user)
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&c->changed, &c->lock, &until);
-        int64_t now = (int64_t)clock_ms();
+        int64_t now = clock_ms();
         watch_peers(c, now);
         watch_lingering(c, now);
     }
@@ -157,7 +157,7 @@ struct peer *connections_add(struct connections *c, int fd)
     struct peer *p = calloc(1, sizeof *p);
     ASSERT(p != NULL);
     p->fd = fd;
-    p->since_ms = (int64_t)clock_ms();
+    p->since_ms = clock_ms();
     pthread_mutex_lock(&c->lock);
     p->next = c->first;
     if (c->first != NULL)
@@ -178,7 +178,7 @@ static void keep_lingering(struct connections *c, int fd)
         if (l->fd >= 0)
             continue;
         l->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-        l->until_ms = (int64_t)clock_ms() + HTTP_LINGER_MS_MAX;
+        l->until_ms = clock_ms() + HTTP_LINGER_MS_MAX;
         return;
     }
 }
@@ -203,7 +203,7 @@ void connections_phase(struct connections *c, struct peer *p, enum peer_phase ph
 {
     pthread_mutex_lock(&c->lock);
     p->phase = phase;
-    p->since_ms = (int64_t)clock_ms();
+    p->since_ms = clock_ms();
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -241,8 +241,8 @@ static bool any_peer(const struct connections *c)
 /* With the lock held, except while it sleeps. */
 static void wait_while(struct connections *c, bool (*any)(const struct connections *c))
 {
-    int64_t until = (int64_t)clock_ms() + HTTP_STOP_MS_MAX;
-    while (any(c) && (int64_t)clock_ms() < until) {
+    int64_t until = clock_ms() + HTTP_STOP_MS_MAX;
+    while (any(c) && clock_ms() < until) {
         pthread_mutex_unlock(&c->lock);
         nanosleep(&(struct timespec){.tv_nsec = 10 * 1000000L}, NULL);
         pthread_mutex_lock(&c->lock);

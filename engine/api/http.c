@@ -287,7 +287,7 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
     x->connection = connection;
     x->user = server->options.user;
     server->options.profile(x->user, &x->profile);
-    x->started_ms = (int64_t)clock_ms();
+    x->started_ms = clock_ms();
     make_id(x->id);
     connections_phase(server->connections, x->peer, PEER_BODY);
     if (check_head(x, url, method, version) || x->head.body_bytes == 0)
@@ -361,7 +361,7 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **s
     log_line(LOG_LEVEL_INFO, "api", "%s key=%s %s %s status=%d end=%d ms=%lld", x->id,
              x->key.id[0] == '\0' ? "-" : x->key.id, x->route == NULL ? "-" : x->route->method,
              x->route == NULL ? "-" : x->route->path, x->status, (int)how,
-             (long long)((int64_t)clock_ms() - x->started_ms));
+             (long long)(clock_ms() - x->started_ms));
     sodium_memzero(&x->key, sizeof x->key);
     free(x);
 }

@@ -39,7 +39,7 @@ struct keys {
     char path[PATH_BYTES];
     struct table table, next; /* next: being read, belongs to whoever holds edit */
     struct entry pass;
-    uint64_t pass_end_ms; /* it is a key until then */
+    int64_t pass_end_ms; /* it is a key until then */
 };
 
 /* ---- one line ------------------------------------------------------------------------------- */

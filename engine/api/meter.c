@@ -40,7 +40,7 @@ struct meter {
 
 struct meter_time meter_now(void)
 {
-    return (struct meter_time){.ms = (int64_t)clock_ms(), .utc_s = (int64_t)time(NULL)};
+    return (struct meter_time){.ms = clock_ms(), .utc_s = (int64_t)time(NULL)};
 }
 
 struct meter *meter_create(void)

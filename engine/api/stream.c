@@ -44,7 +44,7 @@ struct stream *stream_create(int32_t tokens_max, int32_t n_logprobs, int64_t hea
     s->owners = 1;
     s->tokens_max = tokens_max;
     s->heartbeat_ms = heartbeat_ms;
-    s->created_ms = s->spoke_ms = (int64_t)clock_ms();
+    s->created_ms = s->spoke_ms = clock_ms();
     return s;
 }
 
@@ -88,7 +88,7 @@ static void wake(struct stream *s)
 /* At least 1: 0 says that it was not. */
 static int64_t since(const struct stream *s)
 {
-    int64_t ms = (int64_t)clock_ms() - s->created_ms;
+    int64_t ms = clock_ms() - s->created_ms;
     return ms > 0 ? ms : 1;
 }
 
@@ -164,7 +164,7 @@ static enum stream_news take(struct stream *s, struct stream_item *out)
 static void spoke(struct stream *s)
 {
     s->heartbeat = false;
-    s->spoke_ms = (int64_t)clock_ms();
+    s->spoke_ms = clock_ms();
 }
 
 enum stream_news stream_next(struct stream *s, struct MHD_Connection *connection,
@@ -202,7 +202,7 @@ void stream_progress_get(struct stream *s, struct stream_progress *out)
 {
     pthread_mutex_lock(&s->lock);
     *out = s->progress;
-    out->age_ms = (int64_t)clock_ms() - s->created_ms;
+    out->age_ms = clock_ms() - s->created_ms;
     pthread_mutex_unlock(&s->lock);
 }
 

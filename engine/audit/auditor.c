@@ -38,7 +38,7 @@ struct auditor {
     struct archive *archive; /* owns */
     char schedule_path[PATH_BYTES];
     struct lab lab;   /* of the thread */
-    uint64_t next_ms; /* of the thread: a piece waits until then while requests are there */
+    int64_t next_ms;  /* of the thread: a piece waits until then while requests are there */
     bool interrupted; /* of the thread: the last audit did not come to an end */
     int again;        /* of the thread: so often in a row */
     bool cleaning;    /* of the thread: work is let through whatever was asked */
@@ -96,14 +96,14 @@ static bool wait_for_turn(struct auditor *a)
 struct timed {
     engine_work_fn *work;
     void *user;
-    uint64_t ms;
+    int64_t ms;
 };
 
 /* On the engine thread: waiting for a step to end is no time that the audit took. */
 static void run_timed(void *user, struct model *model)
 {
     struct timed *t = user;
-    uint64_t begin = clock_ms();
+    int64_t begin = clock_ms();
     t->work(t->user, model);
     t->ms = clock_ms() - begin;
 }

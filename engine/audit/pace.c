@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-bool pace_begin(struct pace *p, double size, uint64_t now_ms)
+bool pace_begin(struct pace *p, double size, int64_t now_ms)
 {
     double rate = p->sizes > 0 ? fmax(p->ms / p->sizes, p->last) : 0;
     if (p->until_ms != 0 &&
@@ -17,7 +17,7 @@ bool pace_begin(struct pace *p, double size, uint64_t now_ms)
     return true;
 }
 
-void pace_end(struct pace *p, uint64_t now_ms)
+void pace_end(struct pace *p, int64_t now_ms)
 {
     double ms = (double)(now_ms - p->begin_ms);
     p->sizes += p->size;

@@ -9,18 +9,18 @@
 #include <stdint.h>
 
 struct pace {
-    uint64_t until_ms; /* 0: no end */
-    uint64_t begin_ms; /* of the piece that runs */
-    double size;       /* of that piece */
-    double sizes, ms;  /* of all that ended */
-    double last;       /* ms for one of size 1, of the newest */
-    int32_t dropped;   /* that did not fit */
+    int64_t until_ms; /* 0: no end */
+    int64_t begin_ms; /* of the piece that runs */
+    double size;      /* of that piece */
+    double sizes, ms; /* of all that ended */
+    double last;      /* ms for one of size 1, of the newest */
+    int32_t dropped;  /* that did not fit */
 };
 
 /** Begins a piece of this size, or drops it.  The first one fits whenever there is time at all:
  * nothing is known of it.  @return false: dropped */
-bool pace_begin(struct pace *pace, double size, uint64_t now_ms);
+bool pace_begin(struct pace *pace, double size, int64_t now_ms);
 /** It has ended. */
-void pace_end(struct pace *pace, uint64_t now_ms);
+void pace_end(struct pace *pace, int64_t now_ms);
 
 #endif

@@ -145,7 +145,7 @@ static void run_test(const struct audit_run *run, int32_t seed, struct json_obje
     enum audit_test test = draw_test(seed, round, &round_seed);
     enum audit_verdict verdict;
     struct audit_run own = *run;
-    uint64_t begin_ms = clock_ms();
+    int64_t begin_ms = clock_ms();
     own.budget = audit_budget(ROUND_BUDGET);
     own.seed = audit_seed(round_seed);
     struct json_object *result = audit_test(&own, test, &verdict);

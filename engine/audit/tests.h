@@ -42,8 +42,8 @@ struct audit_run {
     const struct audit_given *given;     /* that a search decides on; NULL: items of its test */
     const struct audit_anchors *anchors; /* NULL: none */
     uint64_t seed;
-    uint64_t until_ms; /* of clock_ms(): what would end behind it is dropped; 0: never */
-    int64_t repeats;   /* runs of one configuration before a search calls it good */
+    int64_t until_ms; /* of clock_ms(): what would end behind it is dropped; 0: never */
+    int64_t repeats;  /* runs of one configuration before a search calls it good */
     bool (*cancelled)(void *user); /* asked between items; NULL: never */
     void *user;
 };

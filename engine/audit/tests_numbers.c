@@ -96,7 +96,7 @@ static void distances_add(struct distances *d, const struct audit_difference *di
 
 /* All texts for which there is time until then, under a setting against the reference. */
 static void measure(const struct audit_run *run, const struct audit_setting *setting,
-                    uint64_t until_ms, struct distances *d)
+                    int64_t until_ms, struct distances *d)
 {
     struct pace pace = {.until_ms = until_ms};
     struct audit_setting reference = {run->reference, run->reference, CARRY_NONE};
@@ -209,9 +209,9 @@ static void put_legs(const struct audit_run *run, struct json_object *numbers)
 #define LOGITS_LOOKS 3
 
 /* When the first of so many equal parts of the time ends. */
-static uint64_t first_of(uint64_t until_ms, uint64_t parts)
+static int64_t first_of(int64_t until_ms, int64_t parts)
 {
-    uint64_t now = clock_ms();
+    int64_t now = clock_ms();
     return until_ms == 0 ? 0 : now + (until_ms > now ? (until_ms - now) / parts : 0);
 }
 

@@ -207,7 +207,7 @@ void audit_work_close(struct audit_work *w)
 
 double audit_work_spent(const struct audit_work *w)
 {
-    uint64_t ms = w->begin_ms == 0 ? 0 : clock_ms() - w->begin_ms; /* 0: not opened, only judged */
+    int64_t ms = w->begin_ms == 0 ? 0 : clock_ms() - w->begin_ms; /* 0: not opened, only judged */
     return w->before_s + (double)ms / 1000;
 }
 
@@ -239,15 +239,15 @@ bool audit_work_did(const struct audit_work *w, const char *step)
 }
 
 /* When a share of the time that is left ends; 0: never. */
-static uint64_t end_ms(const struct audit_work *w, double share)
+static int64_t end_ms(const struct audit_work *w, double share)
 {
     double ms = left_s(w) * 1000 * share;
-    return w->order.budget->seconds == 0 ? 0 : clock_ms() + (uint64_t)ms;
+    return w->order.budget->seconds == 0 ? 0 : clock_ms() + (int64_t)ms;
 }
 
 /* Until when a test may take: its share of what is left to it and to those behind it; 0: for ever.
  */
-static uint64_t until_ms(const struct audit_work *w, enum audit_test test)
+static int64_t until_ms(const struct audit_work *w, enum audit_test test)
 {
     const char *steps[AUDIT_STEPS_MAX];
     int n = audit_order_steps(&w->order, steps), all = 0;

@@ -48,7 +48,7 @@ struct audit_work {
     struct audit_machine *machine; /* owns */
     struct json_object *report;    /* owns */
     enum audit_verdict verdict;    /* of the steps so far */
-    uint64_t begin_ms;             /* of clock_ms(), when it was opened */
+    int64_t begin_ms;              /* of clock_ms(), when it was opened */
     double before_s;               /* that it had spent before an interruption */
 };
 

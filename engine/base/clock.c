@@ -5,9 +5,9 @@
 
 #include <time.h>
 
-uint64_t clock_ms(void)
+int64_t clock_ms(void)
 {
     struct timespec now;
     ASSERT(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }

@@ -7,6 +7,6 @@
 #include <stdint.h>
 
 /** @unit milliseconds since some moment before the start, never going back  @thread any */
-uint64_t clock_ms(void);
+int64_t clock_ms(void);
 
 #endif

@@ -31,11 +31,11 @@ struct remote {
     enum remote_state state;
     struct error lost; /* why it is, or was last */
     uint32_t number;
-    uint64_t since_ms; /* REMOTE_UP, REMOTE_LOADING: when that began; REMOTE_LOST: when it ends */
-    uint64_t lost_ms;  /* when it was lost */
+    int64_t since_ms;  /* REMOTE_UP, REMOTE_LOADING: when that began; REMOTE_LOST: when it ends */
+    int64_t lost_ms;   /* when it was lost */
     uint32_t pause_ms; /* in front of the next start but one */
     int starts_failed;
-    uint64_t waited_ms;
+    int64_t waited_ms;
     const struct model_config *config;
     char variant[LINK_FIELD_BYTES];
     bool packs;
@@ -162,10 +162,10 @@ static void end(struct remote *r)
 }
 
 /* Until *word is not `seen`; what it is then goes to *now. */
-static enum status await(struct remote *r, _Atomic uint32_t *word, uint32_t seen, uint64_t ms,
+static enum status await(struct remote *r, _Atomic uint32_t *word, uint32_t seen, int64_t ms,
                          const char *what, uint32_t *now, struct error *err)
 {
-    uint64_t deadline = clock_ms() + ms;
+    int64_t deadline = clock_ms() + ms;
     for (;;) {
         int how;
         /* Death first: what it has told before it died is there all the same. */
@@ -305,7 +305,7 @@ double remote_seconds(const struct remote *r)
 /* r->lost says why. */
 static void lose(struct remote *r)
 {
-    uint64_t now = clock_ms();
+    int64_t now = clock_ms();
     bool lasted = r->state == REMOTE_UP && now - r->since_ms >= WORKER_LASTED_MS;
     uint32_t pause = lasted ? 0 : r->pause_ms;
     if (r->state == REMOTE_UP)
@@ -340,7 +340,7 @@ const char *remote_lost(struct remote *r)
 static bool loading_look(struct remote *r)
 {
     uint32_t state = LINK_LOADING;
-    uint64_t spent = clock_ms() - r->since_ms;
+    int64_t spent = clock_ms() - r->since_ms;
     int how;
     link_sleep(&r->link->state, LINK_LOADING, WORKER_LOOK_MS);
     bool dead = gone(r, &how);
@@ -360,9 +360,9 @@ static bool loading_look(struct remote *r)
 
 bool remote_restart(struct remote *r)
 {
-    uint64_t now = clock_ms();
+    int64_t now = clock_ms();
     if (r->state == REMOTE_LOST && now < r->since_ms) {
-        uint64_t left = r->since_ms - now;
+        int64_t left = r->since_ms - now;
         usleep((useconds_t)(left < WORKER_LOOK_MS ? left : WORKER_LOOK_MS) * 1000);
         return false;
     }
@@ -449,7 +449,7 @@ bool remote_run(struct remote *r, const float **numbers)
         return false;
     struct link *link = r->link;
     uint32_t before = r->number++, slot = r->number % LINK_STEPS, done;
-    uint64_t begin = clock_ms();
+    int64_t begin = clock_ms();
     link->steps[slot] = r->step;
     link_tell(&link->posted, r->number);
     const struct link_answer *answer = &link->answers[slot];

@@ -55,7 +55,7 @@ struct control {
 /* Signed: deadlines are subtracted from it. */
 static int64_t now_ms(void)
 {
-    return (int64_t)clock_ms();
+    return clock_ms();
 }
 
 /* Notes what went wrong where status and the log show it.  Under the lock. */

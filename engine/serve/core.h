@@ -33,7 +33,7 @@ struct request {
     bool logprobs;
     int32_t top_logprobs;
     struct schedule_waiting waiting; /* lock */
-    uint64_t started_ms, deadline_ms;
+    int64_t started_ms, deadline_ms;
     uint64_t state_bytes; /* of a timeline that holds the prompt and all of the answer */
     struct profile profile;
     uint64_t reuse_namespace;
@@ -77,8 +77,8 @@ struct engine {
     int32_t n_requests;               /* sessions_max + queue_max */
     uint64_t state_bytes_max;         /* that timelines may take together */
     uint64_t turn;                    /* requests started so far */
-    uint64_t lost_ms;                 /* when the network was lost; 0: it computes */
-    uint64_t gauges_ms;               /* when it was last asked how its GPUs fare */
+    int64_t lost_ms;                  /* when the network was lost; 0: it computes */
+    int64_t gauges_ms;                /* when it was last asked how its GPUs fare */
     int starts_failed;                /* of it, those that were told to who waited */
     struct schedule_waiting *waiting; /* owns; [n_requests], of the queue at one moment */
     pthread_t thread;

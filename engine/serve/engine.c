@@ -43,7 +43,7 @@ void request_finish(struct engine *e, struct request *r, enum end_reason reason)
 /* ---- early ends and admission --------------------------------------------------------------- */
 
 /* Why a request has to end now.  @return false: it need not */
-static bool has_to_end(const struct engine *e, const struct request *r, uint64_t now_ms,
+static bool has_to_end(const struct engine *e, const struct request *r, int64_t now_ms,
                        enum end_reason *reason)
 {
     bool late = r->deadline_ms != 0 && now_ms >= r->deadline_ms;
@@ -61,7 +61,7 @@ static void queue_close_gap(struct engine *e, int32_t at)
 }
 
 /* Takes the first request that has to end out of the queue.  @return NULL: none */
-static struct request *queue_take_ended(struct engine *e, uint64_t now_ms, enum end_reason *reason)
+static struct request *queue_take_ended(struct engine *e, int64_t now_ms, enum end_reason *reason)
 {
     struct request *taken = NULL;
     pthread_mutex_lock(&e->lock);
@@ -81,7 +81,7 @@ static void end_some(struct engine *e)
 {
     struct request *r;
     enum end_reason reason;
-    uint64_t now_ms = clock_ms();
+    int64_t now_ms = clock_ms();
     for (int32_t n = 0; n < e->n_requests; n++) {
         r = queue_take_ended(e, now_ms, &reason);
         if (r == NULL)
@@ -164,14 +164,14 @@ static void admit(struct engine *e)
 
 static void note_lost(struct engine *e, bool lost)
 {
-    uint64_t now_ms = clock_ms();
+    int64_t now_ms = clock_ms();
     pthread_mutex_lock(&e->lock);
     e->stats.lost = lost;
     e->stats.worker = model_worker(e->model);
     if (lost)
         e->stats.losses++;
     else
-        e->stats.recovered_ms = now_ms - e->lost_ms;
+        e->stats.recovered_ms = (uint64_t)(now_ms - e->lost_ms);
     pthread_mutex_unlock(&e->lock);
     e->lost_ms = lost ? now_ms : 0;
     e->starts_failed = 0;
@@ -181,7 +181,7 @@ static void note_lost(struct engine *e, bool lost)
 static void note_gauges(struct engine *e)
 {
     struct gauges gauges;
-    uint64_t now_ms = clock_ms();
+    int64_t now_ms = clock_ms();
     if (!e->watched || now_ms - e->gauges_ms < GAUGE_COPY_MS)
         return;
     e->gauges_ms = now_ms;

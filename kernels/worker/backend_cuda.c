@@ -67,7 +67,7 @@ static void *watch(void *context)
         if (wrong == NULL)
             nvml_read(&g);
         name_ranks(&g, w->ranks, w->first);
-        g.at_ms = (int64_t)clock_ms();
+        g.at_ms = clock_ms();
         link_show(w->board, &g);
         usleep(GAUGE_PERIOD_MS * 1000);
     }

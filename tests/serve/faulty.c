@@ -96,7 +96,7 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
 void model_backend_watch(const struct model_options *options, struct link_board *board)
 {
     (void)options;
-    link_show(board, &(struct gauges){.at_ms = (int64_t)clock_ms(), .peers = PEERS_UNKNOWN});
+    link_show(board, &(struct gauges){.at_ms = clock_ms(), .peers = PEERS_UNKNOWN});
 }
 
 int main(int argc, char **argv)

@@ -76,7 +76,7 @@ bool engine_gauges_get(struct engine *engine, struct gauges *out)
 {
     (void)engine;
     *out = (struct gauges){.n = 1,
-                           .at_ms = (int64_t)clock_ms() - gpu_age_ms,
+                           .at_ms = clock_ms() - gpu_age_ms,
                            .peers = PEERS_LOST,
                            .driver = "580.65.06",
                            .gpu = {{.bus = "0000:41:00.0", .name = "Made-up \"GPU\""}}};

@@ -135,8 +135,8 @@ static void tell(int fd, const char *text, size_t len)
 static void hear(int fd, struct buf *out, const char *until)
 {
     char bytes[4096];
-    int64_t end = (int64_t)clock_ms() + WAIT_MS_MAX;
-    while ((int64_t)clock_ms() < end) {
+    int64_t end = clock_ms() + WAIT_MS_MAX;
+    while (clock_ms() < end) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         if (poll(&p, 1, 100) == 0)
             continue;
@@ -441,10 +441,10 @@ static void signs_of_life(void **state)
 /* Posts, and waits until the engine has the request. */
 static struct fake_request *post_and_wait(int fd, const char *body)
 {
-    int64_t end = (int64_t)clock_ms() + WAIT_MS_MAX;
+    int64_t end = clock_ms() + WAIT_MS_MAX;
     int before = atomic_load(&fake_count);
     post(fd, body);
-    while (atomic_load(&fake_count) == before && (int64_t)clock_ms() < end)
+    while (atomic_load(&fake_count) == before && clock_ms() < end)
         fake_wait(5);
     assert_int_equal(atomic_load(&fake_count), before + 1);
     return &fake_requests[before];
@@ -466,8 +466,8 @@ static void clients_leave(void **state)
             setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
         if (i / 2 != 1)
             close(fd);
-        int64_t end = (int64_t)clock_ms() + WAIT_MS_MAX;
-        while (!atomic_load(&r->cancelled) && (int64_t)clock_ms() < end)
+        int64_t end = clock_ms() + WAIT_MS_MAX;
+        while (!atomic_load(&r->cancelled) && clock_ms() < end)
             fake_wait(5);
         assert_true(atomic_load(&r->cancelled));
         if (i / 2 == 1)
@@ -587,9 +587,9 @@ static void many_connections(void **state)
         fds[i] = dial();
     for (int i = 0; i < 300; i++)
         close(fds[i]);
-    int64_t end = (int64_t)clock_ms() + WAIT_MS_MAX;
+    int64_t end = clock_ms() + WAIT_MS_MAX;
     while (!serves())
-        assert_true((int64_t)clock_ms() < end);
+        assert_true(clock_ms() < end);
     assert_serves();
 }
 

@@ -25,8 +25,8 @@
 #define LINE   "aB3dEf7h " HASH " laptop\n"
 
 /* The clock, held and moved by the tests. */
-static uint64_t now_ms;
-uint64_t clock_ms(void)
+static int64_t now_ms;
+int64_t clock_ms(void)
 {
     return now_ms;
 }

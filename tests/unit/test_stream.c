@@ -75,7 +75,7 @@ static void what_ends_a_stream_goes_first(void **state)
     (void)state;
     stream_retain(s);
     event(s, (struct engine_event){.kind = EVENT_TOKEN, .id = 5});
-    stream_tick(s, (int64_t)clock_ms() + ANSWER_MS_MAX + 1000);
+    stream_tick(s, clock_ms() + ANSWER_MS_MAX + 1000);
     assert_int_equal(next(s), STREAM_UNSTARTED);
     stream_stop(s);
     assert_int_equal(next(s), STREAM_STOPPING);
@@ -89,7 +89,7 @@ static void what_ends_a_stream_goes_first(void **state)
 static void signs_of_life(void **state)
 {
     struct stream *s = stream_create(3, 0, HEARTBEAT_MS);
-    int64_t now = (int64_t)clock_ms();
+    int64_t now = clock_ms();
     (void)state;
     stream_tick(s, now);
     assert_int_equal(next(s), STREAM_NOTHING);
@@ -128,7 +128,7 @@ static void bounds_on_waiting(void **state)
         struct stream *s = stream_create(3, 0, HEARTBEAT_MS);
         if (ROWS[i].starts)
             event(s, (struct engine_event){.kind = EVENT_PREFILL});
-        stream_tick(s, (int64_t)clock_ms() + ROWS[i].after_ms);
+        stream_tick(s, clock_ms() + ROWS[i].after_ms);
         assert_int_equal(next(s), ROWS[i].news);
         stream_release(s);
     }
@@ -199,7 +199,7 @@ static void waits_until(int64_t after_ms, const char *code)
         assert_true(
             completion_start(&api, &x, &OPENAI_SURFACE, &request, &prompt, &receipt, &c, &err));
         fake_wait(20); /* the engine has begun, if it does */
-        stream_tick(completion_stream(c), (int64_t)clock_ms() + after_ms);
+        stream_tick(completion_stream(c), clock_ms() + after_ms);
         if (stream) {
             while ((n = completion_read(c, 0, text + len, sizeof text - 1 - len)) >= 0)
                 len += (size_t)n;
