@@ -356,6 +356,9 @@
 #define LINK_TIMELINES 64
 /* Ranks that compute one network together: eight GPUs are the largest box. */
 #define RANKS_MAX 8
+/* A network that a GPU holds so often is computed by it alone, unless told otherwise: its kernels
+ * wait for each other more than for weights, and ranks would make them wait longer. */
+#define RANKS_SPARE 4
 /* Pools of pieces of a worker: of the prefix cache, its probe, an audit, and room. */
 #define LINK_POOLS 4
 /* Steps on their way: one runs, one waits. */

@@ -1,6 +1,7 @@
 /* The table of slices, and rows cut out of tensors. */
 #include "kernels/slice.h"
 
+#include "config/limits.h"
 #include "config/model.h"
 #include "kernels/check.h"
 
@@ -37,6 +38,16 @@ enum slice_axis slice_axis_of(const char *name)
             return SLICES[i].axis;
     }
     return SLICE_NONE;
+}
+
+int32_t slice_ranks(uint64_t weights, int32_t gpus, uint64_t memory)
+{
+    int32_t ranks = 1;
+    if (weights <= memory / RANKS_SPARE)
+        return 1;
+    while (2 * ranks <= gpus && 2 * ranks <= RANKS_MAX)
+        ranks *= 2;
+    return ranks;
 }
 
 static int32_t up(int64_t units, int32_t rank, int32_t ranks)

@@ -11,6 +11,8 @@
 
 #include "kernels/tensor.h"
 
+#include <stdint.h>
+
 enum slice_axis {
     SLICE_NONE,     /* whole on every rank */
     SLICE_ROWS,     /* rows, in units of SLICE_UNIT; every rank gets all results */
@@ -28,6 +30,10 @@ struct slice {
 /** @param name  a tensor's, without what stands in front of it (config/weights.def) */
 enum slice_axis slice_axis_of(const char *name);
 
+/** How many ranks compute a network where nobody says it: one, where a GPU holds the weights
+ *  RANKS_SPARE times; else a power of two, as many as there are GPUs for.
+ *  @param weights, memory  bytes of the network and of a GPU */
+int32_t slice_ranks(uint64_t weights, int32_t gpus, uint64_t memory);
 /** Shares of `units` that differ by one at most; those of the first rank are never empty. */
 struct slice slice_share(int32_t units, int32_t rank, int32_t ranks);
 /** A rank's share of so many rows, in units of so many; the last one may be smaller. */

@@ -47,6 +47,13 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
     return OK;
 }
 
+int32_t model_backend_ranks(const struct model_options *options, uint64_t weights)
+{
+    (void)options;
+    (void)weights;
+    return 1;
+}
+
 /* ---- what reading the weights takes --------------------------------------------------------- */
 
 /* Of the published model, by the sizes in its header: what every rank reads for a token, what is

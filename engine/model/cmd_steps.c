@@ -436,6 +436,7 @@ int cmd_steps(int argc, char **argv)
         status = load(&run, dir, &options, &err);
     }
     if (status == OK) {
+        options.ranks = run.model->ranks;
         model_backend_watch(&options, &run.link->board);
         link_tell(&run.link->state, LINK_READY);
         serve(&run); /* until the engine ends it */

@@ -26,7 +26,8 @@ enum isa { ISA_AUTO, ISA_BASELINE, ISA_AVX2, ISA_AVX512 };
 struct model_options {
     enum isa isa; /* forced, or ISA_AUTO: the best this processor has */
     int threads;  /* 0: one for each online processor */
-    int ranks;    /* that compute it together (kernels/ranks.h), with the same bits; 0, 1: one */
+    int ranks;    /* that compute it together (kernels/ranks.h), with the same bits; 0: as many as
+                   * its backend wants */
     int gpu;      /* of rank 0; the others have those behind it.  Only for who computes on GPUs */
     /* "synth:SEED": weights are made of a seed (engine/model/made.h), and of the checkpoint only
      * config.json is read; NULL: they are those of the checkpoint. */

@@ -198,6 +198,7 @@ struct model {
     struct step_memory step; /* points into memory */
     void *memory;            /* owns (device) */
     size_t bytes;
+    int32_t ranks;          /* that compute it here */
     struct sampler sampler; /* scratch */
     float *row;             /* owns; [vocab] logits that are sampled from */
     model_trace_fn *trace;
@@ -210,11 +211,14 @@ struct model {
 enum status MUST_CHECK model_backend_open(const struct model_options *options, int32_t rank,
                                           const struct backend_limits *limits, struct backend **out,
                                           struct error *err);
+/** How many ranks that backend wants for weights of so many bytes, where the options do not say. */
+int32_t model_backend_ranks(const struct model_options *options, uint64_t weights);
 /** Tells how the devices of that backend fare, from now on, in the memory that a worker shares with
  *  the engine; once in a process, which has a model open. */
 struct link_board;
 void model_backend_watch(const struct model_options *options, struct link_board *board);
-/** model_backend_open, or all ranks as one; the weights are known. */
+/** model_backend_open, or all ranks as one, as many as m->ranks then says; the weights are known.
+ */
 enum status MUST_CHECK model_ranks_open(const struct model_options *options,
                                         const struct backend_limits *limits, struct model *m,
                                         struct error *err);

@@ -46,6 +46,26 @@ static enum status list_tensor(void *user, const struct weight_spec *spec, struc
     return OK;
 }
 
+static enum status add_bytes(void *user, const struct weight_spec *spec, struct error *err)
+{
+    (void)err;
+    struct stored_tensor stored[STORED_MAX];
+    uint64_t *bytes = user;
+    for (int i = weight_stored(spec, stored) - 1; i >= 0; i--)
+        *bytes += stored[i].bytes;
+    return OK;
+}
+
+/* How many ranks there are, where the options do not say. */
+static int32_t ranks_find(const struct model_options *options, const struct model_config *config)
+{
+    struct error err;
+    uint64_t bytes = 0;
+    enum status status = weights_visit(config, add_bytes, &bytes, &err);
+    ASSERT(status == OK); /* nothing there fails */
+    return model_backend_ranks(options, bytes);
+}
+
 /* What a rank's thread is asked to open. */
 struct opening {
     const struct model_options *options;
@@ -85,8 +105,12 @@ enum status model_ranks_open(const struct model_options *options,
 {
     if (options->ranks < 0 || options->ranks > RANKS_MAX)
         return error_set(err, ERR_USAGE, "--ranks: 1 to %d", RANKS_MAX);
-    if (options->ranks <= 1)
-        return model_backend_open(options, 0, limits, &m->backend, err);
+    struct model_options all = *options;
+    if (all.ranks == 0)
+        all.ranks = ranks_find(options, m->config);
+    m->ranks = all.ranks;
+    if (all.ranks == 1)
+        return model_backend_open(&all, 0, limits, &m->backend, err);
     struct listing listing = {.model = m};
     struct opening *opening = calloc(1, sizeof *opening);
     enum status status = weights_visit(m->config, list_tensor, &listing, err);
@@ -95,9 +119,9 @@ enum status model_ranks_open(const struct model_options *options,
     ASSERT(listing.tensors != NULL);
     listing.n = 0;
     status = weights_visit(m->config, list_tensor, &listing, err);
-    opening->options = options;
+    opening->options = &all;
     opening->limits = limits;
-    m->backend = backend_ranks_create(&(struct ranks_plan){.ranks = options->ranks,
+    m->backend = backend_ranks_create(&(struct ranks_plan){.ranks = all.ranks,
                                                            .limits = *limits,
                                                            .blocks = model_blocks(m->config),
                                                            .limit_ms = rank_limit(options),
@@ -106,7 +130,7 @@ enum status model_ranks_open(const struct model_options *options,
                                                            .open = open_rank,
                                                            .user = opening});
     if (m->backend == NULL)
-        status = refusal(opening, options->ranks, err);
+        status = refusal(opening, all.ranks, err);
     free(listing.tensors);
     free(opening);
     return status;

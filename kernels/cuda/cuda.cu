@@ -199,6 +199,12 @@ int backend_cuda_devices(void)
     return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
 }
 
+uint64_t backend_cuda_memory(int device)
+{
+    struct cudaDeviceProp prop;
+    return cudaGetDeviceProperties(&prop, device) == cudaSuccess ? prop.totalGlobalMem : 0;
+}
+
 _Bool backend_cuda_bus(int device, char bus[GAUGE_BUS_BYTES])
 {
     if (cudaDeviceGetPCIBusId(bus, GAUGE_BUS_BYTES, device) != cudaSuccess)

@@ -18,6 +18,9 @@ extern "C" {
 /** GPUs of this machine; 0 without a driver. */
 int backend_cuda_devices(void);
 
+/** All memory of GPU number `device`.  @unit bytes; 0: no such GPU */
+uint64_t backend_cuda_memory(int device);
+
 /** Where GPU number `device` is on the PCI bus, as the kernel writes it.  @return false: no such
  * GPU
  */

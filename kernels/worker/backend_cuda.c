@@ -1,9 +1,11 @@
 /* The worker computes on the GPUs that its driver shows, from one of them on: a rank on each, or,
- * when there are fewer, all on that one.  A thread tells the engine how they fare. */
+ * when there are fewer than were asked for, all on that one.  A thread tells the engine how they
+ * fare. */
 #include "engine/base/clock.h"
 #include "engine/model/network.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/link.h"
+#include "kernels/slice.h"
 #include "kernels/worker/nvml.h"
 
 #include <pthread.h>
@@ -28,6 +30,12 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
     if (*out == NULL)
         return error_set(err, ERR_CAPACITY, "GPU %d: %s", device, reason);
     return OK;
+}
+
+int32_t model_backend_ranks(const struct model_options *options, uint64_t weights)
+{
+    return slice_ranks(weights, backend_cuda_devices() - options->gpu,
+                       backend_cuda_memory(options->gpu));
 }
 
 /* ---- how they fare -------------------------------------------------------------------------- */
@@ -78,7 +86,7 @@ void model_backend_watch(const struct model_options *options, struct link_board 
 {
     static struct watch w;
     pthread_t thread;
-    w = (struct watch){board, options->ranks > 1 ? options->ranks : 1, options->gpu};
+    w = (struct watch){board, options->ranks, options->gpu};
     int code = pthread_create(&thread, NULL, watch, &w);
     if (code != 0)
         fprintf(stderr, "worker: nobody watches the GPUs: %s\n", strerror(code));

@@ -93,6 +93,13 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
     return OK;
 }
 
+int32_t model_backend_ranks(const struct model_options *options, uint64_t weights)
+{
+    (void)options;
+    (void)weights;
+    return 1;
+}
+
 void model_backend_watch(const struct model_options *options, struct link_board *board)
 {
     (void)options;

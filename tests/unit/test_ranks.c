@@ -39,6 +39,21 @@ static void test_shares(void **state)
     }
 }
 
+/* On cards of 96 and of 141 GB. */
+static void test_wanted(void **state)
+{
+    (void)state;
+    const uint64_t giga = 1000000000, flash = 160 * giga, demo = giga / 40;
+    assert_int_equal(slice_ranks(demo, 8, 96 * giga), 1);
+    assert_int_equal(slice_ranks(24 * giga, 8, 96 * giga), 1);
+    assert_int_equal(slice_ranks(24 * giga + 1, 8, 96 * giga), 8);
+    const int32_t wanted[] = {1, 1, 2, 2, 4, 4, 4, 4, 8, 8};
+    for (int32_t gpus = 0; gpus < (int32_t)(sizeof wanted / sizeof *wanted); gpus++)
+        assert_int_equal(slice_ranks(flash, gpus, 141 * giga), wanted[gpus]);
+    assert_int_equal(slice_ranks(flash, 64, 141 * giga), RANKS_MAX);
+    assert_int_equal(slice_ranks(demo, 0, 0), 1);
+}
+
 static void test_slices(void **state)
 {
     (void)state;
@@ -442,10 +457,11 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shares),  cmocka_unit_test(test_slices),
-        cmocka_unit_test(test_missing), cmocka_unit_test(test_operations),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_load),
-        cmocka_unit_test(test_nothing), cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_shares),     cmocka_unit_test(test_wanted),
+        cmocka_unit_test(test_slices),     cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_operations), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_load),       cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_replay),
     };
     return cmocka_run_group_tests_name("ranks", tests, set_up, tear_down);
 }
