@@ -115,6 +115,7 @@ build/bench-serve: build/musl/tools/bench_serve.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/saboteur: build/musl/tests/boot/saboteur.o ; $(LINK_MUSL)
 test: build/saboteur
 build/schedules: build/musl/tests/serve/schedules.o $(MUSL_LIB) ; $(LINK_MUSL)
+build/bench-step-cpu: build/musl/tools/bench_step.o build/musl/tests/gpu/bench_cpu.o $(MUSL_LIB) ; $(LINK_MUSL)
 build/faulty: build/musl/tests/serve/faulty.o $(MUSL_LIB) ; $(LINK_MUSL)
 
 # Its answers have no end but their length.
@@ -304,7 +305,7 @@ run-unit: unit ## build and run the unit tests alone
 	@tests/run.sh unit
 
 # SUITES="name name" runs only these.
-test: all unit build/host/engine build/host/console build/host/remote build/host/clock build/host/synth build/schedules build/host/schedules build/faulty ## run every suite of tests/suites
+test: all unit build/host/engine build/host/console build/host/remote build/host/clock build/host/synth build/schedules build/host/schedules build/faulty build/bench-step-cpu ## run every suite of tests/suites
 	@tests/run.sh $(SUITES)
 
 # Requests through each of three networks; about ten minutes on one core.
