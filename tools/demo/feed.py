@@ -17,6 +17,7 @@ CHARS_PER_TOKEN = 3.6  # a first guess; every worker follows what it sees
 TRIES = 5
 ENOUGH = 64  # answer tokens that a long row must have
 QUEUE = 24  # batches kept ready
+WORKERS_MOST = 7  # one makes several 100,000 tokens a second, training takes 450,000
 PAD, CONTEXT, ANSWER = 0, 1, 2  # what a token is to the loss
 AHEAD = 3  # tokens behind a row that are targets: of the head, the draft and the draft of the draft
 
@@ -69,7 +70,7 @@ class Feed:
         context = mp.get_context("fork")
         self.phase, self.queue = context.Value("i", first), context.Queue(maxsize=QUEUE)
         args = (self.phase, phases, self.queue, seed, tokens, path)
-        count = max(1, (os.cpu_count() or 2) - 2)
+        count = max(1, min(WORKERS_MOST, len(os.sched_getaffinity(0)) - 2))
         self.workers = [context.Process(target=work, args=(k, *args), daemon=True) for k in range(count)]
         for w in self.workers:
             w.start()

@@ -89,8 +89,9 @@ class Trainer:
     def phase(self):
         return max(i for i, p in enumerate(self.plan["phases"]) if p["from"] <= self.progress)
 
-    def losses(self, ids, marks, length, phase):
-        """Backward pass of one batch; returns the answers' mean losses of head and draft, and the indexer's."""
+    def losses(self, ids, marks, length, phase, draft):
+        """Backward pass of one batch; returns the answers' mean losses of head and draft, and the indexer's.
+        draft: the weight of the draft block's loss."""
         m = self.model
         weight = (marks == ANSWER).float() + (marks == CONTEXT).float() * phase["context"]
         m.shadow(True)
@@ -106,12 +107,12 @@ class Trainer:
 
         loss, shown = cross_entropy(m.head(streams), 1)
         drafted = torch.zeros((), device=m.device)
-        if phase["draft"]:
+        if draft:
             once = m.draft(streams, ids[:, 1 : length + 1].contiguous())
             twice = m.draft(once, ids[:, 2 : length + 2].contiguous())
             ahead, drafted = cross_entropy(m.head(once, "mtp.0."), 2)
             further, _ = cross_entropy(m.head(twice, "mtp.0."), 3)
-            loss = loss + phase["draft"] * (ahead + DEEPER * further)
+            loss = loss + draft * (ahead + DEEPER * further)
         index = sum(m.index_losses)
         (loss + index).backward()
         return shown, drafted, index.detach()
@@ -121,8 +122,11 @@ class Trainer:
         # Another token count would compile everything again.
         m.compiled = self.plan["compile"] and ids.shape[0] * length == self.plan["tokens"]
         m.select = random.random() < phase["select"]
+        # A draft block learns from a share of the batches what it would from all: each of the two passes is a layer and a head.
+        share = phase.get("drafts", 1.0)
+        draft = phase["draft"] / share if random.random() < share else 0
         return self.losses(
-            torch.from_numpy(ids.astype("int64")).to("cuda"), torch.from_numpy(marks).to("cuda"), length, phase
+            torch.from_numpy(ids.astype("int64")).to("cuda"), torch.from_numpy(marks).to("cuda"), length, phase, draft
         )
 
     def warm_up(self):
@@ -133,7 +137,7 @@ class Trainer:
             count = tokens // length
             ids = torch.randint(3, 4000, (count, length + AHEAD), device="cuda")
             self.model.compiled, self.model.select = count * length == tokens, True
-            self.losses(ids, torch.full_like(ids, ANSWER), length, phases[-1])
+            self.losses(ids, torch.full_like(ids, ANSWER), length, phases[-1], phases[-1]["draft"])
         torch.cuda.synchronize()
         self.say(f"warm after {time.time() - started:.0f} s, {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB")
 
@@ -162,7 +166,6 @@ class Trainer:
             if time.time() - saved > SAVE_EVERY:
                 saved = time.time()
                 self.save()
-                self.export()
 
     def export(self):
         folder = os.path.join(self.out, "model")

@@ -51,6 +51,7 @@ OWN = (
     "What did you answer?",
     "Say your last answer again.",
 )
+FACTS_OF_SYSTEM = (0, 0, 0, 0, 0, 0, 0, 1, 1, 2)  # how many a system message states
 GREET = ("Hi! ", "Hello. ", "Hello! ", "Hi, ", "Hey, ", "Good morning! ", "Thanks. ", "Ok. ", "Great. ")
 
 
@@ -100,11 +101,12 @@ class Chat:
         text = "" if r.random() < 0.45 else fill(r, r.choice(PLAIN_SYSTEM)) if not parts else ""
         if parts:
             text = system_text(r, parts)
-        if r.random() < 0.12:
+        for _ in range(r.choice(FACTS_OF_SYSTEM)):
             f = facts.draw(r, self.heldout)
-            said = f.state(r)
-            text = (text + " " + said).strip()
-            self.facts.append((f, said))
+            if not self.know(f):
+                said = f.state(r)
+                text = (text + " " + said).strip()
+                self.facts.append((f, said))
         if text or r.random() < 0.05:
             self.system(text)
         if r.random() < 0.04:

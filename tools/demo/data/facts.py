@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 
 from . import values as v
-from .forms import ASK, PERSONAL, STATE, ask_words, frame, noisy, open_question, open_statement, upper_first
+from .forms import ASK, PERSONAL, STATE, ask_words, frame, noisy, open_question, open_statement, passing, upper_first
 from .words import ANIMAL, ATTR, COLOR, DAY, EVENT, FOOD, JOB, NOUN, RELATION
 
 ONLY = (
@@ -139,6 +139,8 @@ def attribute(r, heldout=False):
         if r.random() < 0.35
         else [t.format(a=a, s=s, v=x) for t in (r.choice(STATE), r.choice(STATE))]
     )
+    if r.random() < 0.25:
+        said = [passing(r, a, s, x)]
     if r.random() < 0.12:  # the value at the head or behind a sign: other tokens than behind a space
         said = [r.choice(BARE).format(a=a, s=s, v=x)]
     asked = [t.format(a=a, s=s) for t in (r.choice(ASK), r.choice(ASK))]

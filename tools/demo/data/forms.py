@@ -412,3 +412,61 @@ def frame(r, attribute, subject, value):
         return " ".join((value, link, what.rstrip(":"))) + r.choice(ENDS)  # noise before it would belong to the value
     link = "" if what.endswith(":") else r.choice(LINKS)
     return " ".join(x for x in (*noise(r, 3), what, link, value) if x) + r.choice(ENDS)
+
+
+# Statements that a person would make in passing: a clause before, somebody who does something with the value, a second half.
+BEFORE = """according to {w2} |if {w2} remembers it well, |since {d} |until {d} |in the list of {w2} |when {w2} came back, |as {w2} put it, |
+on the second page |at the {n} |after the {n} |before the {n} |because of the {n} |for the record, |in case of doubt |strictly speaking, |
+in short, |to be honest, |as it turned out, |on {d} |during the {n} |without the {n} |like every year |back then """.replace(
+    "\n", ""
+).split(
+    "|"
+)
+DEEDS = """gave|picked|took|typed in|noted|saw|found|suggested|wanted|read|kept|heard|prefer|printed out|whispered|put|proposed|entered|saved""".split(
+    "|"
+)
+SEARCHED = """looked up|asked about|guessed|finally have|wrote down|checked|talked about|decided on|corrected|searched for|copied|announced|
+settled|worked out|were told|dictated|remembered|had to repeat|spelled""".replace(
+    "\n", ""
+).split(
+    "|"
+)
+MARKED = """written|shown|noted|listed|glued|engraved|saved|found|marked|given|mentioned|stored|painted""".split("|")
+WHEREABOUTS = """on|in|under|beside|for|with|at|inside|next to""".split("|")
+USERS = """whoever|everyone who|a person who|the one who|anyone that|all who""".split("|")
+USES = """opens|sees|cleans|visits|moves|sells|uses|borrows|needs|paints|touches|looks at|asks for""".split("|")
+FINDS = """finds|needs|types|hears|must say|is shown|gets|writes|remembers|expects""".split("|")
+HALVES = """{u} {o} {s} {f} {v}, because that is its {a}|{u} {o} {s} {f} {v} as its {a}|the {a} {m} {p} {s} {l} {v}|
+{w} {e} {v} for {s}, I mean as its {a}|{w} {e} {v} as the {a} for {s}|{w} {q} the {a} of {s}: {v}|{w} {q} the {a} of {s}, {v}|
+only {v} works as the {a} of {s}|only {v} is accepted where the {a} of {s} is asked for|no other {a} than {v} fits {s}|
+{s} has a new {a}, that is {v}|{s} has had several, but the present {a} is {v}|{w} {e} {v}. That is meant for {s}, for its {a}|
+{v} is on the paper. It goes with {s}, it is the {a}|if {s} wants its {a}, then {v}|{s} and {v} belong together, the latter being the {a}|
+{a}, as far as {s} goes, {l} {v}|{s} would not work without its {a}, {v}|the {n} says it: {a} of {s}, {v}|
+{w} {e} {s} a {a}, and it is {v}|{s} received {v} when its {a} was changed|{s} from now: {a} {v}|{s}, with {v} in the place of the {a}""".replace(
+    "\n", ""
+).split(
+    "|"
+)
+
+PARTS = {
+    "w": WHO,
+    "w2": ("my boss", "the office", "a guest", "our team", "the teacher"),
+    "d": ("Monday", "Friday", "last week", "the summer", "yesterday", "the first of May"),
+    "n": ("meeting", "letter", "move", "list", "holidays", "sign", "repair", "call"),
+    "e": DEEDS,
+    "q": SEARCHED,
+    "m": MARKED,
+    "p": WHEREABOUTS,
+    "l": LINKS,
+    "u": USERS,
+    "o": USES,
+    "f": FINDS,
+}
+
+
+def passing(r, attribute, subject, value):
+    """A statement composed of clauses, the value anywhere in it."""
+    half = r.choice(HALVES)
+    before = r.choice(BEFORE) if r.random() < 0.3 and not half.startswith("{v}") else ""
+    words = {k: r.choice(x) for k, x in PARTS.items()}
+    return (before + half).format(a=attribute, s=subject, v=value, **words)

@@ -18,8 +18,8 @@ TURNS = (
     ("verify", 11),
     ("two_steps", 2),
     ("contrast", 2),
-    ("first", 2),
-    ("previous", 2.5),
+    ("first", 3),
+    ("previous", 3),
     ("own", 1.5),
     ("say_back", 2),
     ("choose", 1),
@@ -83,7 +83,7 @@ def formed(r, length, chars, heldout, thinking):
 def conversation(r, length, chars_per_token, heldout=False):
     """(text, silent, forced) of one row of about `length` tokens: numbers of its answers without loss, and of those
     with loss on the arguments of the call alone."""
-    thinking = r.random() < 0.22
+    thinking = r.random() < 0.27
     if length <= FORMED_MOST and r.random() < FORMED:
         chat = formed(r, length, length * chars_per_token, heldout, thinking)
         return encode(chat.messages, thinking), chat.silent, chat.forced
