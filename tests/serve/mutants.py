@@ -8,7 +8,7 @@ text is not found exactly once.  The control goes the same way without a replace
 import os, subprocess, sys
 
 NETWORK, OUT = "build/serve/nano", "build/serve/mutants"
-REQUESTS, SEEDS, SECONDS = "80", ("1", "5"), 300  # tried in turn: not every schedule meets every defect
+REQUESTS, SEEDS, SECONDS = "80", ("1", "5"), 900  # tried in turn: not every schedule meets every defect
 LIBRARIES = ["-ljson-c", "-lmicrohttpd", "-lutf8proc", "-lsodium", "-lm", "-lpthread"]
 SNAPSHOT, PREFIX = "engine/model/snapshot.c", "engine/model/prefix.c"
 NETWORK_C, FORWARD, STATE = "engine/model/network.c", "engine/model/forward.c", "engine/model/state.c"
