@@ -298,6 +298,18 @@ static void list_budgets(struct call *call)
     buf_puts(&call->data, "], ");
 }
 
+/* Whose numbers the engine's are held against. */
+static void list_golden(struct call *call)
+{
+    struct buf golden = {0};
+    auditor_golden_print(call->scope->auditor, &golden);
+    buf_printf(&call->text, "golden file: %s\n", buf_cstr(&golden));
+    buf_puts(&call->data, "\"golden\": ");
+    json_dump_string(&call->data, golden.data, golden.len);
+    buf_puts(&call->data, ", ");
+    buf_free(&golden);
+}
+
 /* What can be audited: the tests, what a budget holds, and the rows of the profile that serves. */
 static bool run_list(struct call *call)
 {
@@ -309,6 +321,7 @@ static bool run_list(struct call *call)
     buf_printf(&call->data, "{\"audits\": \"%s\", ", buf_cstr(&words));
     buf_free(&words);
     list_budgets(call);
+    list_golden(call);
     buf_puts(&call->data, "\"rows\": [");
     for (int row = 0; row < PRECISION_ROWS; row++) {
         const struct precision_switch *r = &PRECISION[row];

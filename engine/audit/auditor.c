@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define PATH_BYTES 4096
 /* A clock before 2020 was never set: nothing is due by it. */
@@ -288,6 +289,38 @@ static void finish(struct auditor *a, struct audit_work *w, bool whole, int star
     pthread_mutex_unlock(&a->lock);
 }
 
+/* The file that may lie among the reports.  @return OK with *out NULL: there is none */
+static enum status golden_open(struct auditor *a, struct golden **out, struct error *err)
+{
+    const struct model_config *config = engine_model_config(a->options.engine);
+    struct golden_model model;
+    struct buf path = {0};
+    enum status status = OK;
+    buf_printf(&path, "%s/" AUDITOR_GOLDEN, a->options.folder);
+    *out = NULL;
+    bool there = access(buf_cstr(&path), F_OK) == 0;
+    if (there)
+        status = golden_model_of(a->options.model, config->name, config->vocab_size, &model, err);
+    if (there && status == OK)
+        status = golden_read(buf_cstr(&path), &model, out, err);
+    buf_free(&path);
+    return status;
+}
+
+void auditor_golden_print(struct auditor *a, struct buf *out)
+{
+    struct golden *golden;
+    struct error err;
+    if (golden_open(a, &golden, &err) != OK)
+        buf_puts(out, err.text);
+    else if (golden == NULL)
+        buf_printf(out, "none; logits would be held against %s/" AUDITOR_GOLDEN, a->options.folder);
+    else
+        buf_printf(out, "%s/" AUDITOR_GOLDEN ", %d rows of %s made by %s", a->options.folder,
+                   (int)golden_rows(golden), golden_profile(golden), golden_made_by(golden));
+    golden_free(golden);
+}
+
 /* The CPU's network, for an order that asks for it. */
 static enum status cpu_open(struct auditor *a, struct audit_work *w, struct model **model,
                             struct error *err)
@@ -315,6 +348,7 @@ static void audit_run(struct auditor *a)
     struct error err;
     struct audit_given *given = NULL;
     struct model *cpu = NULL;
+    struct golden *golden = NULL;
     bool again = order->report != NULL;
     order->report = NULL;
     if (order->what.pinned != NULL)
@@ -325,6 +359,10 @@ static void audit_run(struct auditor *a)
     a->next_ms = 0;
     a->interrupted = true;
     enum status status = cpu_open(a, &w, &cpu, &err);
+    if (golden_open(a, &golden, &err) != OK) /* another model's, perhaps: the audit stands alone */
+        log_line(LOG_LEVEL_WARN, "audit", "%s", err.text);
+    w.anchors.golden[0] = golden;
+    w.anchors.n_golden = golden != NULL;
     if (status == OK)
         status = audit_work_open(&w, engine_context_max(a->options.engine), &err);
     if (w.report != NULL && !again)
@@ -339,6 +377,7 @@ static void audit_run(struct auditor *a)
     }
     a->cleaning = true;
     audit_work_close(&w);
+    golden_free(golden);
     free(w.cpu);
     model_close(cpu);
     given_free(given);

@@ -64,6 +64,11 @@ struct auditor_status {
 };
 void auditor_status_get(struct auditor *auditor, struct auditor_status *out);
 struct archive *auditor_archive(struct auditor *auditor);
+/* A golden file among the reports: golden.h. */
+#define AUDITOR_GOLDEN "golden.json"
+/** Who made the golden file that `logits` is held against, what is wrong with it (it is left out
+ *  then), or where one may be put: one line without its end, appended. */
+void auditor_golden_print(struct auditor *auditor, struct buf *out);
 
 /** Whether a verdict is one that somebody should be woken for. */
 bool auditor_alarms(enum audit_verdict verdict);

@@ -4,7 +4,8 @@ import json, os, signal, sys, tempfile, time
 import jsonschema
 
 from box import Box
-from harness import Tap, audit, planted, report
+from golden import case_ids, golden
+from harness import DEMO, Tap, audit, planted, report
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCHEMA = json.load(open(os.path.join(HERE, "report.schema.json")))
@@ -227,8 +228,16 @@ def searched(tap, folder):
 
 def lost(tap, folder):
     """The network computes in a process of its own, which is killed: the audit goes on without a restart, and holds it
-    against the CPU's."""
+    against the CPU's, and against what another program says in a file among the reports."""
+    made = golden(DEMO, case_ids(), "reference")
     box = Box(folder, "--worker", "build/engine")
+    path = os.path.join(box.audits, "golden.json")
+    tap.check(box.ask("audit list")["golden"].endswith("held against " + path), "where a golden file may be put is told")
+    json.dump({**made, "model": {"name": "demo", "weights": "0" * 64}}, open(path, "w"))
+    tap.check("of other weights" in box.ask("audit list")["golden"], "one of other weights is left out, and told")
+    json.dump(made, open(path, "w"))
+    tap.check(f"100 rows of reference made by {made['made']['by']}" in box.ask("audit list")["golden"],
+              "a golden file is told with who made it")
     box.ask("audit logits --budget quick --seed 7 --cpu")
     box.until(lambda s: s["runs"] == 0 or s["done"] == 1, "its first test")
     tasks = f"/proc/{box.process.pid}/task"
@@ -239,8 +248,10 @@ def lost(tap, folder):
     jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft7Validator)
     tap.check(found["verdict"] == "PASS" and found["run"]["starts"] == 2 and len(found["tests"]) == 2,
               f"a network that is lost meanwhile: {found['verdict']}, {found['run']}")
-    (anchor,) = found["tests"][1]["anchors"]
-    tap.check(anchor["what"] == "cpu" and anchor["same_bits"] == 1, f"the CPU says the same: {anchor}")
+    cpu, exact, own = found["tests"][1]["anchors"]
+    tap.check(cpu["what"] == "cpu" and cpu["same_bits"] == 1, f"the CPU says the same: {cpu}")
+    tap.check((exact["what"], exact["profile"], exact["made_by"]) == ("golden", "reference", made["made"]["by"]) and
+              exact["kl"] < 1e-9 and exact["holds"] and own["holds"], f"so does another program: {exact}, {own}")
     box.stop()
 
 
