@@ -83,9 +83,9 @@ def free_port():
 
 
 class Server:
-    """@own an `engine serve` process on a free loopback port."""
+    """@own an `engine serve` process on a free loopback port; threads: 0 for as many as it takes by itself."""
 
-    def __init__(self, engine, model, folder):
+    def __init__(self, engine, model, folder, threads=0):
         keys = os.path.join(folder, "keys")
         with open(keys, "w") as f:
             f.write(f"checkkey {hashlib.sha256(SECRET.encode()).hexdigest()} check\n")
@@ -103,6 +103,7 @@ class Server:
                 keys,
                 "--profile",
                 "official",
+                *(["--threads", str(threads)] if threads else []),
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
