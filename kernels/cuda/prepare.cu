@@ -61,44 +61,76 @@ static __device__ float row_scale(const prepare &p, int64_t row, float *shared)
     return amax / (6.0f * 448.0f);
 }
 
-/* One block a row. */
-static __global__ void prepare_rows(struct prepare_params k, bool beside)
+/* Of a block at most. */
+#define PREPARE_WARPS 16
+
+/* A chunk of a row, rounded.  all: of NVFP4  @return what was done */
+static __device__ inline enum round ready_chunk(const prepare &p, int64_t row, int32_t column,
+                                                enum round round, float all, float x[4])
 {
-    __shared__ int parts_half, parts_bfloat;
+    raw_chunk(p, row, column, x);
+    return round == ROUND_NVFP4 ? warp_round_nvfp4(all, x) : warp_round(round, x);
+}
+
+/* All of a row as 16-bit numbers; most: parts of a value that are written.  The number of parts
+ * needed goes to `needed`, of float16 and of bfloat16. */
+static __device__ inline void split_chunk(const prepare_params &k, const float x[4], int64_t row,
+                                          int chunk, int most, int needed[2])
+{
+    int64_t at = row * k.p.cols + chunk * CHUNK + lane_id() * 4;
+    if (k.half.n_parts != NULL)
+        needed[0] = max(needed[0], split_half(x, k.half, row, at, chunk, k.p.cols / CHUNK, most));
+    if (k.bfloat.n_parts != NULL)
+        needed[1] = max(needed[1], split_bfloat(x, k.bfloat, at, most));
+}
+
+/* The most that a thread of the block needs; it does not shrink. */
+static __device__ inline void parts_note(int parts[2], const int needed[2])
+{
+    atomicMax(&parts[0], needed[0]);
+    atomicMax(&parts[1], needed[1]);
+    __syncthreads();
+}
+
+/* One block a row.  Most rows need one part: only for others all three are written, by going
+ * through the row again. */
+static __global__ void __launch_bounds__(PREPARE_WARPS *WARP, 2)
+    prepare_rows(struct prepare_params k, bool beside)
+{
+    __shared__ int parts[2];
     __shared__ float most[WARP];
     const struct prepare &p = k.p;
     grid_begin(beside);
     int64_t row = blockIdx.x;
-    int chunks = p.cols / CHUNK, half = 1, bfloat = 1;
+    int chunks = p.cols / CHUNK, warps = (int)(blockDim.x / WARP), needed[2] = {1, 1};
     bool other = row >= p.other;
     enum round round = other ? p.round_other : p.round_in;
-    float all = round == ROUND_NVFP4 ? row_scale(p, row, most) : 0;
+    float all = round == ROUND_NVFP4 ? row_scale(p, row, most) : 0, x[4];
     if (threadIdx.x == 0)
-        parts_half = parts_bfloat = 1;
+        parts[0] = parts[1] = 1;
     __syncthreads();
-    for (int chunk = warp_id(); chunk < chunks; chunk += blockDim.x / WARP) {
-        float x[4];
+    for (int chunk = warp_id(); chunk < chunks; chunk += warps) {
         int32_t column = chunk * CHUNK + lane_id() * 4;
-        int64_t at = row * p.cols + column;
-        raw_chunk(p, row, column, x);
+        enum round did = ready_chunk(p, row, column, round, all, x);
         testify_clamp(p, first_thread() && column == 0);
-        enum round did = round == ROUND_NVFP4 ? warp_round_nvfp4(all, x) : warp_round(round, x);
         testify(p.say, column == 0 && (row == 0 || row == p.other), other ? p.other_row : p.in_row,
                 value_of_round(did));
         if (p.rounded != NULL)
-            store4(p.rounded + at, x);
-        if (k.half.n_parts != NULL)
-            half = max(half, split_half(x, k.half, row, at, chunk, chunks, OPERAND_PARTS));
-        if (k.bfloat.n_parts != NULL)
-            bfloat = max(bfloat, split_bfloat(x, k.bfloat, at));
+            store4(p.rounded + row * p.cols + column, x);
+        split_chunk(k, x, row, chunk, 1, needed);
     }
-    atomicMax(&parts_half, half);
-    atomicMax(&parts_bfloat, bfloat);
-    __syncthreads();
+    parts_note(parts, needed);
+    if (parts[0] > 1 || parts[1] > 1) {
+        for (int chunk = warp_id(); chunk < chunks; chunk += warps) {
+            ready_chunk(p, row, chunk * CHUNK + lane_id() * 4, round, all, x);
+            split_chunk(k, x, row, chunk, OPERAND_PARTS, needed);
+        }
+        parts_note(parts, needed);
+    }
     if (threadIdx.x == 0 && k.half.n_parts != NULL)
-        k.half.n_parts[row] = (uint8_t)parts_half;
+        k.half.n_parts[row] = (uint8_t)parts[0];
     if (threadIdx.x == 0 && k.bfloat.n_parts != NULL)
-        k.bfloat.n_parts[row] = (uint8_t)parts_bfloat;
+        k.bfloat.n_parts[row] = (uint8_t)parts[1];
     grid_end(beside);
 }
 
@@ -116,7 +148,7 @@ void prepare_run(struct cuda_backend *b, const struct prepare *p)
         k.half = *p->half;
     if (p->bfloat != NULL)
         k.bfloat = *p->bfloat;
-    int warps = p->cols / CHUNK < 16 ? p->cols / CHUNK : 16;
+    int warps = p->cols / CHUNK < PREPARE_WARPS ? p->cols / CHUNK : PREPARE_WARPS;
     size_t values = (size_t)p->rows * (size_t)p->cols * sizeof(float);
     struct footprint f = {
         {{p->x, (size_t)p->x_rows * (size_t)p->cols * sizeof(float)},

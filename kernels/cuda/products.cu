@@ -14,7 +14,7 @@
  * Products of one token wait until something else is asked for: more of the same row join their
  * launch.
  */
-#include "kernels/cuda/tiles.cuh"
+#include "kernels/cuda/strips.cuh"
 
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +95,7 @@ static __device__ struct tile_rows row_ready(const product_block &m, const float
                 break;
             enum round did = warp_round(m.round_in, v[i]);
             testify(say, first && at == 0, m.in_row, value_of_round(did));
-            parts = max(parts, bfloat ? split_bfloat(v[i], o, at)
+            parts = max(parts, bfloat ? split_bfloat(v[i], o, at, OPERAND_PARTS)
                                       : split_half(v[i], o, 0, at, chunk, chunks, most));
         }
     }
@@ -144,6 +144,32 @@ static __global__ void __launch_bounds__(SLICES_MAX *WARP, BLOCKS)
         tile_run<NT, WIDE, true>(m.w, row0, p.slices, ready, out, p.say, shared);
     }
     grid_end(beside);
+}
+
+/* Many tokens; first_tile counts blocks. */
+static __global__ void __launch_bounds__(PANEL_WARPS *WARP, 2)
+    product_panels(const __grid_constant__ struct product_launch p)
+{
+    extern __shared__ float shared[];
+    __shared__ int32_t x_row[PANEL_TOKENS];
+    const struct product_block &m = block_of_tile(p, (int)blockIdx.x);
+    int first = ((int)blockIdx.x - m.first_tile) * PANEL_ROWS;
+    int token0 = (int)blockIdx.y * PANEL_TOKENS, n = min(p.tokens - token0, PANEL_TOKENS);
+    auto ready = [&](bool bfloat) -> struct tile_rows {
+        grid_begin();
+        const struct operand &x = bfloat ? p.bfloat : p.half;
+        int mine = token0 + min((int)threadIdx.x, n - 1);
+        int parts = rows_parts<PANEL_TILES>(x_row, n, mine *p.groups + first / p.rank, x.n_parts);
+        return {x, x_row, parts};
+    };
+    int row0 = first + warp_id() * PANEL_HIGH * TILE_ROWS;
+    tile_out out = {m.y + (int64_t)token0 * m.w.rows, m.w.rows,    n,        m.round,
+                    row0 == 0 && token0 == 0,         m.round_row, m.sum_row};
+    struct panel &panel = *(struct panel *)shared;
+    if (m.w.store == STORE_BF16)
+        panel_run<STORE_BF16>(m.w, row0, p.slices, ready, out, p.say, panel);
+    else
+        panel_run<STORE_FP8>(m.w, row0, p.slices, ready, out, p.say, panel);
 }
 
 struct expert_launch {
@@ -234,11 +260,41 @@ static __global__ void __launch_bounds__(SLICES_MAX *WARP, NT == 1 ? 4 : 2)
                                          shared);
 }
 
+/* Items of 8 entries, many of them. */
+template <int SLICES>
+static __global__ void __launch_bounds__(STRIP_WARPS *WARP, 2)
+    expert_strips(const __grid_constant__ struct expert_launch p)
+{
+    __shared__ int32_t x_row[TILE_COLS];
+    __shared__ struct strip_stage stages[STRIP_STAGES];
+    grid_begin();
+    struct item item = item_of_block(p, []() {});
+    if (item.n == 0)
+        return;
+    int which = (int)blockIdx.x / p.tiles;
+    int row0 = ((int)blockIdx.x % p.tiles * STRIP_WARPS + warp_id()) * TILE_ROWS;
+    const struct weight w = expert_matrix(p, item.expert, which);
+    int row = row_of_entry(p, item.first + min((int)threadIdx.x, item.n - 1));
+    auto ready = [&](bool bfloat) -> struct tile_rows {
+        const struct operand &x = bfloat ? p.bfloat : p.half;
+        return {x, x_row, rows_parts<1>(x_row, item.n, row, x.n_parts)};
+    };
+    tile_out out = {p.y[which] + (int64_t)item.first * p.rows,       p.rows,      item.n,   p.round,
+                    blockIdx.x == 0 && blockIdx.y == 0 && row0 == 0, p.round_row, p.sum_row};
+    if (w.store == STORE_FP4)
+        strip_run<STORE_FP4, SLICES>(w, row0, ready, out, p.say, stages);
+    else if (w.store == STORE_NVFP4)
+        strip_run<STORE_NVFP4, SLICES>(w, row0, ready, out, p.say, stages);
+    else
+        strip_run<STORE_FP8, SLICES>(w, row0, ready, out, p.say, stages);
+}
+
 /* ---- sums in double ------------------------------------------------------------------------- */
 
 /* Part `slice` of ROWS rows from `row` on times TOKENS rows of x: every PRECISE_WARPSth chunk, in
- * the same order whatever ROWS and TOKENS are.  One row of x is rounded on the way. */
-template <int ROWS, int TOKENS>
+ * the same order whatever ROWS and TOKENS are.  One row of x is rounded on the way.  FP8: so are
+ * the weights, which needs no question for each row. */
+template <int ROWS, int TOKENS, bool FP8 = false>
 static __device__ enum round precise_part(const struct weight &w, int row, const float *const *x,
                                           enum round round_in, int slice, double sum[ROWS][TOKENS])
 {
@@ -250,7 +306,8 @@ static __device__ enum round precise_part(const struct weight &w, int row, const
         float v[ROWS][4], token[TOKENS][4];
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
-            weight_quad(w, min(row + r, w.rows - 1), chunk, lane_id(), v[r]);
+            (FP8 ? weight_quad_fp8 : weight_quad)(w, min(row + r, w.rows - 1), chunk, lane_id(),
+                                                  v[r]);
 #pragma unroll
         for (int i = 0; i < TOKENS; i++) {
             load4_fresh(x[i] + chunk * CHUNK + lane_id() * 4, token[i]);
@@ -330,7 +387,10 @@ static __device__ void precise_tile(const struct weight &w, int row, const float
     __shared__ double parts[PRECISE_WARPS][ROWS * TOKENS];
     double sum[ROWS][TOKENS];
     enum round did;
-    precise_part<ROWS, TOKENS>(w, row, x, ROUND_NONE, warp_id(), sum);
+    if (w.store == STORE_FP8)
+        precise_part<ROWS, TOKENS, true>(w, row, x, ROUND_NONE, warp_id(), sum);
+    else
+        precise_part<ROWS, TOKENS>(w, row, x, ROUND_NONE, warp_id(), sum);
     __syncthreads(); /* parts of the tile before */
 #pragma unroll
     for (int i = 0; i < ROWS * TOKENS; i++) {
@@ -415,8 +475,9 @@ static int tile_length(const struct product_block *m)
     return m->precise ? 0 : m->w.store == STORE_BF16 ? 2 : 1;
 }
 
-/* Gives every matrix its tiles, those that take longest first.  @return tiles of all */
-static int32_t tiles_count(struct product_launch *p, int warps)
+/* Gives every matrix its tiles of so many rows, those that take longest first; warps: of a block,
+ * for sums in double.  @return tiles of all */
+static int32_t tiles_count(struct product_launch *p, int rows, int warps)
 {
     int32_t tiles = 0;
     for (int32_t i = 1; i < p->n; i++) {
@@ -429,7 +490,7 @@ static int32_t tiles_count(struct product_launch *p, int warps)
     for (int32_t i = 0; i < p->n; i++) {
         struct product_block *m = &p->list[i];
         m->first_tile = tiles;
-        tiles += ceil_div(m->w.rows, m->precise ? warps / PRECISE_WARPS : TILE_ROWS);
+        tiles += ceil_div(m->w.rows, m->precise ? warps / PRECISE_WARPS : rows);
     }
     return tiles;
 }
@@ -443,6 +504,36 @@ static struct footprint footprint_of(const struct product_launch *p)
     for (int32_t i = 0; i < p->n; i++)
         f.writes[i] = {p->list[i].y, (size_t)p->list[i].w.rows * sizeof(float)};
     return f;
+}
+
+/* Blocks from which on panels are faster than tiles, whose warps share rows. */
+#define PANEL_BLOCKS 100
+
+static_assert(sizeof(struct panel) + 1024 <= SHARED_BYTES_MAX, "fits a block of sm_120");
+
+/* Whether there are tokens and rows enough for panels. */
+static bool panels_fit(const struct product_launch *p)
+{
+    int64_t rows = 0;
+    for (int32_t i = 0; i < p->n; i++) {
+        enum store store = p->list[i].w.store;
+        if (store != STORE_FP8 && store != STORE_BF16)
+            return false;
+        rows += p->list[i].w.rows;
+    }
+    int64_t blocks = (int64_t)ceil_div(rows, PANEL_ROWS) * ceil_div(p->tokens, PANEL_TOKENS);
+    return p->tokens > PANEL_TOKENS / 2 && blocks >= PANEL_BLOCKS;
+}
+
+static void panels_launch(struct cuda_backend *b, struct product_launch *p)
+{
+    const size_t shared = sizeof(struct panel);
+    CUDA_CHECK(cudaFuncSetAttribute(product_panels, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    (int)shared));
+    p->slices = slices_of(p->list[0].w.cols);
+    dim3 grid((unsigned)tiles_count(p, PANEL_ROWS, PANEL_WARPS),
+              (unsigned)ceil_div(p->tokens, PANEL_TOKENS));
+    launch(b, "product_panels", product_panels, grid, PANEL_WARPS * WARP, shared, *p);
 }
 
 static void tiles_launch(struct cuda_backend *b, struct product_launch *p)
@@ -469,7 +560,8 @@ static void tiles_launch(struct cuda_backend *b, struct product_launch *p)
     if (shared > 48 << 10)
         CUDA_CHECK(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    dim3 grid((unsigned)tiles_count(p, warps), (unsigned)ceil_div(p->tokens, nt * TILE_COLS));
+    dim3 grid((unsigned)tiles_count(p, TILE_ROWS, warps),
+              (unsigned)ceil_div(p->tokens, nt * TILE_COLS));
     if (p->x != NULL)
         launch_beside(b, footprint_of(p), "product_tiles", kernel, grid, (unsigned)(warps * WARP),
                       shared, *p);
@@ -599,7 +691,9 @@ void products_run(struct cuda_backend *b, const struct products *p)
     if (ready.rounded == NULL && ready.half == NULL && ready.bfloat == NULL)
         ready.rounded = b->rounded; /* as they are: to say so */
     prepare_run(b, &ready);
-    if (fast.n > 0)
+    if (fast.n > 0 && panels_fit(&fast))
+        panels_launch(b, &fast);
+    else if (fast.n > 0)
         tiles_launch(b, &fast);
     const float *x = ready.rounded != NULL ? ready.rounded : p->x;
     for (int32_t i = 0; i < p->n; i++) {
@@ -619,6 +713,9 @@ static unsigned items_max(const struct expert_products *p)
         p->n_entries / p->per_item + (p->n_entries < p->n_experts ? p->n_entries : p->n_experts);
     return (unsigned)(most < p->n_entries ? most : p->n_entries);
 }
+
+/* Entries from which on items fill the multiprocessors though a warp has rows of its own. */
+#define STRIP_ENTRIES 40
 
 void expert_products_run(struct cuda_backend *b, const struct expert_products *p)
 {
@@ -646,6 +743,15 @@ void expert_products_run(struct cuda_backend *b, const struct expert_products *p
     /* half as many as of dense rows: what a warp does beside its chunks is a third of its work */
     int slices = slices_of(p->cols) > 2 ? slices_of(p->cols) / 2 : slices_of(p->cols);
     int nt = p->per_item / TILE_COLS;
+    if (nt == 1 && p->n_entries >= STRIP_ENTRIES) {
+        k.tiles = ceil_div(p->rows, STRIP_WARPS * TILE_ROWS);
+        auto kernel = slices == 1   ? expert_strips<1>
+                      : slices == 2 ? expert_strips<2>
+                                    : expert_strips<4>;
+        launch(b, "expert_strips", kernel, dim3((unsigned)k.tiles * matrices, items_max(p)),
+               STRIP_WARPS * WARP, 0, k);
+        return;
+    }
     k.tiles = p->rows / TILE_ROWS;
     auto kernel = nt == 1 ? expert_tiles<1> : nt == 2 ? expert_tiles<2> : expert_tiles<4>;
     launch(b, "expert_tiles", kernel, dim3((unsigned)k.tiles * matrices, items_max(p)),

@@ -28,34 +28,47 @@
 /* NVFP4 values with their scales, times 2^-7: from 2^-17 to 21, all multiples of 2^-17. */
 #define NVFP4_HALF_SCALE 128.0f
 
-/* Plain nibbles to the order of weights.cu. */
-static __device__ inline uint32_t fp4_pack(uint32_t word)
+/* Sign, exponent and mantissa of an FP4 value where float16 has them, of two values. */
+#define FP4_PAIR 0x8e008e00u
+
+static __device__ inline uint32_t turn_left(uint32_t word, int by)
 {
-    /* place of each value's sign in its half */
-    const int sign_at[4] = {15, 12, 14, 13};
-    uint32_t out = 0;
-    for (int i = 0; i < 8; i++) {
-        uint32_t code = word >> (4 * i) & 15;
-        int half = i % 2 * 16, pair = i / 2;
-        out |= (code & 7) << (half + 9 - 3 * pair);
-        out |= (code >> 3) << (half + sign_at[pair]);
-    }
-    return out;
+    return __funnelshift_l(word, word, by);
 }
 
-/* Pair i of a re-ordered word (values 2 i and 2 i + 1) as float16, times 2^-14. */
+/* Pair i of a re-ordered word (values 2 i and 2 i + 1) as float16, times 2^-14.  Four such fields
+ * can not all be moved to their place by one shift each, as they would overlap: two of the pairs
+ * are sums (modulo 2) of the word with itself moved.  Eight instructions for eight values. */
 static __device__ inline uint32_t fp4_pair(uint32_t word, int i)
 {
     switch (i) {
     case 0:
-        return word & 0x8e008e00;
+        return word << 6 & FP4_PAIR;
     case 1:
-        return word << 3 & 0x8e008e00;
+        return word << 9 & FP4_PAIR;
     case 2:
-        return (word << 6 & 0x0e000e00) | (word << 1 & 0x80008000);
+        return (word ^ word << 2) & FP4_PAIR;
     default:
-        return (word << 9 & 0x0e000e00) | (word << 2 & 0x80008000);
+        return (word ^ turn_left(word, 13)) & FP4_PAIR;
     }
+}
+
+/* Plain nibbles to the order of weights.cu: the one word of which fp4_pair makes these values. */
+static __device__ inline uint32_t fp4_pack(uint32_t word)
+{
+    uint32_t pair[4] = {};
+    for (int i = 0; i < 8; i++) {
+        uint32_t code = word >> (4 * i) & 15;
+        pair[i / 2] |= ((code & 7) << 9 | (code & 8) << 12) << i % 2 * 16;
+    }
+    uint32_t out = pair[0] >> 6 | pair[1] >> 9; /* bits 9, 5 to 3, 6, 2 to 0 of each half */
+    /* each of the others is what it is added to, and a bit that is known by then */
+    out |= (pair[3] ^ turn_left(out, 13)) & 0x80008000;
+    out |= ((pair[2] ^ out) & 0x80008000) >> 2;
+    out |= (pair[2] ^ out << 2) & 0x08000800;
+    out |= (pair[3] ^ turn_left(out, 13)) & 0x04000400;
+    out |= ((pair[2] ^ out) & 0x06000600) >> 2;
+    return out | turn_left((pair[3] ^ out) & 0x0a000a00, 32 - 13);
 }
 
 /* Two e4m3 values as float16. */
@@ -84,41 +97,51 @@ static __device__ inline float e4m3_value(uint8_t code)
 
 /* A weight is read once: in the L1 it would stand where the tokens' rows are.  Volatile, as all
  * loads of weights: what is asked for in front of grid_begin must not move behind it. */
-static __device__ inline uint4 load_once(const void *from)
+template <int AT = 0> static __device__ inline uint4 load_once(const void *from)
 {
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4 + %5];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(from));
+                 : "l"(from), "n"(AT));
     return v;
 }
 
 /* Scales: their neighbours are other lanes'. */
-static __device__ inline uint32_t load_scales(const uint32_t *from)
+template <int AT = 0> static __device__ inline uint32_t load_scales(const uint32_t *from)
 {
     uint32_t v;
-    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
+    asm volatile("ld.global.nc.u32 %0, [%1 + %2];" : "=r"(v) : "l"(from), "n"(AT * 4));
     return v;
 }
 
-static __device__ inline uint2 load_scales(const uint2 *from)
+template <int AT = 0> static __device__ inline uint2 load_scales(const uint2 *from)
 {
     uint2 v;
-    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
+    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2 + %3];"
+                 : "=r"(v.x), "=r"(v.y)
+                 : "l"(from), "n"(AT * 8));
     return v;
 }
 
-static __device__ inline uint32_t load_scale(const uint8_t *from)
+template <int AT = 0> static __device__ inline uint32_t load_scale(const uint8_t *from)
 {
     uint32_t v;
-    asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(from));
+    asm volatile("ld.global.nc.u8 %0, [%1 + %2];" : "=r"(v) : "l"(from), "n"(AT));
     return v;
+}
+
+/* NVFP4: a unit's 32 values of all four lanes have two scales. */
+static __device__ inline uint32_t nvfp4_scales(uint2 all, uint32_t t)
+{
+    return __byte_perm(all.x, all.y, t < 2 ? 0x6420 : 0x7531);
 }
 
 /* One row's chunk in one lane. */
 template <enum store S> struct lane_row {
     static constexpr bool FOUR_BITS = S == STORE_FP4 || S == STORE_NVFP4;
     static constexpr int LOADS = FOUR_BITS ? 1 : S == STORE_FP8 ? 2 : 4;
+    static constexpr int BYTES = 64 * LOADS; /* of a chunk, and of its scales */
+    static constexpr int SCALES = S == STORE_FP4 ? 4 : S == STORE_NVFP4 ? 8 : S == STORE_FP8;
     uint4 raw[LOADS];
     uint32_t scales; /* of the four units if they have their own, or of the chunk */
 
@@ -129,12 +152,10 @@ template <enum store S> struct lane_row {
             int64_t chunks = (int64_t)row * (w.cols / CHUNK) + chunk;
             at += chunks * (CHUNK / 2) + 16 * t;
             raw[0] = load_once(at);
-            if (S == STORE_FP4) {
+            if (S == STORE_FP4)
                 scales = load_scales((const uint32_t *)w.scale + chunks);
-            } else { /* a unit's 32 values of all four lanes have two */
-                uint2 all = load_scales((const uint2 *)w.scale + chunks);
-                scales = __byte_perm(all.x, all.y, t < 2 ? 0x6420 : 0x7531);
-            }
+            else
+                scales = nvfp4_scales(load_scales((const uint2 *)w.scale + chunks), (uint32_t)t);
         } else if (S == STORE_FP8) {
             at += (int64_t)row * w.cols + chunk * CHUNK + 16 * t;
             raw[0] = load_once(at);
@@ -145,6 +166,24 @@ template <enum store S> struct lane_row {
             for (int u = 0; u < LOADS; u++)
                 raw[u] = load_once(at + 64 * u);
         }
+    }
+
+    /* The chunk AT chunks behind these addresses, which are the lane's. */
+    template <int AT> __device__ inline void load_at(const char *data, const char *scale)
+    {
+        raw[0] = load_once<AT * BYTES>(data);
+        if (LOADS > 1)
+            raw[1 % LOADS] = load_once<AT * BYTES + 64>(data);
+        if (LOADS > 2) {
+            raw[2 % LOADS] = load_once<AT * BYTES + 128>(data);
+            raw[3 % LOADS] = load_once<AT * BYTES + 192>(data);
+        }
+        if (S == STORE_FP4)
+            scales = load_scales<AT>((const uint32_t *)scale);
+        else if (S == STORE_NVFP4)
+            scales = nvfp4_scales(load_scales<AT>((const uint2 *)scale), threadIdx.x % 4);
+        else if (S == STORE_FP8)
+            scales = load_scale<AT>((const uint8_t *)scale);
     }
 
     __device__ inline void unit(int u, uint32_t pair[4]) const
@@ -196,7 +235,19 @@ static __device__ inline void mma(float d[4], uint32_t a0, uint32_t a1, uint32_t
             : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-/* Four neighbouring values from column 4 * lane of a chunk, for sums in double. */
+/* Four neighbouring values of FP8 from column 4 * lane of a chunk, for sums in double. */
+static __device__ inline void weight_quad_fp8(const struct weight &w, int row, int chunk, int lane,
+                                              float v[4])
+{
+    int64_t at = (int64_t)row * w.cols + chunk * CHUNK + 4 * lane;
+    uint32_t q = *(const uint32_t *)((const uint8_t *)w.data + at);
+    float scale = e8m0_value(w.scale[row / FP8_BLOCK * (w.cols / CHUNK) + chunk]);
+    uint32_t pair[2] = {fp8_pair(q & 0xffff), fp8_pair(q >> 16)};
+    for (int i = 0; i < 4; i++)
+        v[i] = __half2float(__ushort_as_half((uint16_t)(pair[i / 2] >> i % 2 * 16))) * scale;
+}
+
+/* The same of any store. */
 static __device__ inline void weight_quad(const struct weight &w, int row, int chunk, int lane,
                                           float v[4])
 {
@@ -213,14 +264,9 @@ static __device__ inline void weight_quad(const struct weight &w, int row, int c
         v[2] = __uint_as_float((uint32_t)q.z << 16), v[3] = __uint_as_float((uint32_t)q.w << 16);
         break;
     }
-    case STORE_FP8: {
-        uint32_t q = *(const uint32_t *)((const uint8_t *)w.data + at);
-        float scale = e8m0_value(w.scale[row / FP8_BLOCK * (w.cols / CHUNK) + chunk]);
-        uint32_t pair[2] = {fp8_pair(q & 0xffff), fp8_pair(q >> 16)};
-        for (int i = 0; i < 4; i++)
-            v[i] = __half2float(__ushort_as_half((uint16_t)(pair[i / 2] >> i % 2 * 16))) * scale;
+    case STORE_FP8:
+        weight_quad_fp8(w, row, chunk, lane, v);
         break;
-    }
     default: { /* four bits; see weights.cu for the places */
         const uint32_t *words = (const uint32_t *)w.data + (at - 4 * lane) / 8;
         uint32_t word = words[lane % 8 / 2 * 4 + lane / 8];

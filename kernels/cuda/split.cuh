@@ -8,9 +8,14 @@
 #include "kernels/cuda/products.cuh"
 #include "kernels/cuda/rows.cuh"
 
+static __device__ inline bool any_left(const float rest[4])
+{
+    return rest[0] != 0 || rest[1] != 0 || rest[2] != 0 || rest[3] != 0;
+}
+
 /* Up to three float16 numbers a value, after division by a power of two that brings the largest of
  * the chunk to 2^14..2^15.  What is 2^39 times smaller than that is lost.
- * most: parts that are written, where more are not needed.  @return parts needed */
+ * most: parts that are written.  @return parts needed; most + 1 where that is more */
 static __device__ inline int split_half(const float x[4], const struct operand &o, int64_t row,
                                         int64_t at, int chunk, int chunks, int most)
 {
@@ -36,14 +41,16 @@ static __device__ inline int split_half(const float x[4], const struct operand &
         }
         *(ushort4 *)(o.part[part] + at) = make_ushort4(bits[0], bits[1], bits[2], bits[3]);
     }
-    return n;
+    return most < OPERAND_PARTS && any_left(rest) ? most + 1 : n;
 }
 
-static __device__ inline int split_bfloat(const float x[4], const struct operand &o, int64_t at)
+/* The same as bfloat16 numbers, which need no scale. */
+static __device__ inline int split_bfloat(const float x[4], const struct operand &o, int64_t at,
+                                          int most)
 {
     int n = 1;
     float rest[4] = {x[0], x[1], x[2], x[3]};
-    for (int part = 0; part < OPERAND_PARTS; part++) {
+    for (int part = 0; part < most; part++) {
         uint16_t bits[4];
         for (int i = 0; i < 4; i++) {
             float h = round_bf16(rest[i]);
@@ -53,7 +60,7 @@ static __device__ inline int split_bfloat(const float x[4], const struct operand
         }
         *(ushort4 *)(o.part[part] + at) = make_ushort4(bits[0], bits[1], bits[2], bits[3]);
     }
-    return n;
+    return most < OPERAND_PARTS && any_left(rest) ? most + 1 : n;
 }
 
 #endif

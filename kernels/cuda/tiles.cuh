@@ -58,6 +58,13 @@ static __device__ inline float chunk_scale(const struct weight &w, const lane_ro
                               : 1;
 }
 
+/* The scale of a unit of FP4, of four in a word.  2^-127 counts as 0, which float32 cannot tell
+ * from it in a sum. */
+static __device__ inline float unit_scale(uint32_t scales, int u)
+{
+    return __uint_as_float((scales >> 8 * u & 255) << 23);
+}
+
 /* One chunk into the accumulators. */
 template <enum store S, int NT, bool ONE>
 static __device__ inline void chunk_run(const lane_row<S> &a, const lane_row<S> &b,
@@ -71,9 +78,8 @@ static __device__ inline void chunk_run(const lane_row<S> &a, const lane_row<S> 
         a.unit(u, pa);
         b.unit(u, pb);
         int at = chunk * CHUNK + unit_at<S>(u, 0);
-        /* a scale of 2^-127 counts as 0, which float32 cannot tell from it in a sum */
-        float scale_a = S != STORE_FP4 ? 1 : __uint_as_float((a.scales >> 8 * u & 255) << 23);
-        float scale_b = S != STORE_FP4 ? 1 : __uint_as_float((b.scales >> 8 * u & 255) << 23);
+        float scale_a = S != STORE_FP4 ? 1 : unit_scale(a.scales, u);
+        float scale_b = S != STORE_FP4 ? 1 : unit_scale(b.scales, u);
 #pragma unroll
         for (int nt = 0; nt < NT; nt++) {
             if constexpr (S == STORE_FP4) { /* a scale for each unit of a row */

@@ -1,7 +1,7 @@
 /*
  * Every operation of the GPU backend against the CPU backend with sums in double: random inputs,
- * odd sizes, poisoned outputs, both families of numerics.  Then what must be the same bits: one
- * token alone or among others, in every sum that has a float32 form.  Prints TAP.
+ * odd sizes, poisoned outputs, both families of numerics.  Then what must be the same bits
+ * (alone.c). Prints TAP.
  *
  *   ops [WORD]   only the cases whose name contains WORD
  */
@@ -136,6 +136,28 @@ static void linear_wide(struct side *s, const struct variant *v)
         .outs = {{.w = side_tensor(s, STORE_FP8, 256, v->width)},
                  {.w = side_tensor(s, STORE_FP4, 48, v->width)},
                  {.w = side_tensor(s, STORE_BF16, 130, v->width)}},
+    };
+    for (int i = 0; i < p.n_outs; i++) {
+        size_t rows = (size_t)p.outs[i].w.rows;
+        p.outs[i].y = side_out(s, OUT_FLOAT, n * rows, rows);
+        p.outs[i].precise = precise_of(s, v);
+    }
+    s->b->ops->linear(s->b, &p);
+}
+
+/* Rows enough for the kernel of prompts; extra: round_in. */
+static void linear_tall(struct side *s, const struct variant *v)
+{
+    size_t n = (size_t)v->n;
+    struct linear_params p = {
+        .x = side_mixed(s, n, (size_t)v->width, 2),
+        .n = v->n,
+        .cols = v->width,
+        .place = PLACE,
+        .round_in = (enum round)v->extra,
+        .n_outs = 2,
+        .outs = {{.w = side_tensor(s, STORE_FP8, 2120, v->width), .round = v->round},
+                 {.w = side_tensor(s, STORE_BF16, 2001, v->width), .round = v->round}},
     };
     for (int i = 0; i < p.n_outs; i++) {
         size_t rows = (size_t)p.outs[i].w.rows;
@@ -522,6 +544,9 @@ static const struct test TESTS[] = {
     {"linear bf16 rounded", linear, {17, 256, OFFICIAL, STORE_FP8, 0}},
     {"linear in double", linear, {11, 1024, PRECISE, STORE_FP4, 0}},
     {"linear in double, rounded", linear, {4, 640, ROUNDED, STORE_FP8, 0}},
+    {"linear tall", linear_tall, {70, 384, FAST, ROUND_FP8_128, 0}},
+    {"linear tall, official", linear_tall, {130, 2304, OFFICIAL, ROUND_FP8_128, 0}},
+    {"linear tall of float32", linear_tall, {66, 256, FAST, ROUND_NONE, 0}},
     {"linear of float32", linear_wide, {21, 1024, FAST, 0, 0}},
     {"linear of float32, one", linear_wide, {1, 4096, FAST, 0, 0}},
     {"linear of float32 in double", linear_wide, {6, 512, PRECISE, 0, 0}},
@@ -569,6 +594,9 @@ static const struct test TESTS[] = {
     {"route hash", route, {33, 384, FAST, 1, 0}},
     {"route rounded", route, {40, 512, ROUNDED, 0, 1}},
     {"experts one", experts, {1, 4096, FAST, 2048, 0}},
+    {"experts by rows", experts, {11, 4096, FAST, 640, 0}},
+    {"experts by rows, official", experts, {14, 1024, OFFICIAL, 384, 0}},
+    {"experts by rows, short", experts, {15, 256, FAST, 128, 0}},
     {"experts few", experts, {7, 384, FAST, 256, 0}},
     {"experts many", experts, {150, 256, FAST, 128, 0}},
     {"experts official", experts, {23, 1024, OFFICIAL, 512, 0}},
@@ -673,78 +701,7 @@ static bool test_run(struct backend *cpu, struct backend *gpu, const struct test
     return good;
 }
 
-/* ---- the same bits -------------------------------------------------------------------------- */
-
-/* A matrix and rows of tokens; mixed: some of these are full float32. */
-struct shape {
-    enum store store;
-    int32_t n, rows, cols;
-    bool mixed;
-};
-
-static float *tokens_of(struct side *s, const struct shape *shape)
-{
-    size_t n = (size_t)shape->n * (size_t)shape->cols;
-    if (shape->mixed)
-        return side_mixed(s, (size_t)shape->n, (size_t)shape->cols, 2);
-    float *x = calloc(n, sizeof *x);
-    ASSERT(x != NULL);
-    for (size_t i = 0; i < n; i++)
-        x[i] = bf16_near(random_unit(s) * 2);
-    float *at = side_put(s, x, n * sizeof *x);
-    free(x);
-    return at;
-}
-
-/* Every token of a linear alone and in threes, against all of them at once. */
-static bool alone_is_same(struct backend *b, const struct shape *shape)
-{
-    const int32_t n = shape->n, rows = shape->rows, cols = shape->cols;
-    const size_t values = (size_t)n * (size_t)rows;
-    struct side s = {.b = b, .random = 11};
-    struct linear_params p = {
-        .x = tokens_of(&s, shape),
-        .n = n,
-        .cols = cols,
-        .round_in = ROUND_NONE,
-        .n_outs = 1,
-        .outs = {{.w = side_tensor(&s, shape->store, rows, cols)}},
-    };
-    const float *x = p.x;
-    p.outs[0].y = side_out(&s, OUT_FLOAT, values, (size_t)rows);
-    b->ops->linear(b, &p);
-    for (int32_t step = 1; step <= 3; step += 2) {
-        float *y = side_out(&s, OUT_FLOAT, values, (size_t)rows);
-        for (int32_t at = 0; at < n; at += step) {
-            p.x = x + (int64_t)at * cols, p.n = n - at < step ? n - at : step;
-            p.outs[0].y = y + (int64_t)at * rows;
-            b->ops->linear(b, &p);
-        }
-    }
-    side_end(&s);
-    bool same = memcmp(s.outs[0].host, s.outs[1].host, values * 4) == 0 &&
-                memcmp(s.outs[0].host, s.outs[2].host, values * 4) == 0;
-    side_clear(&s);
-    return same;
-}
-
-/* The latter ones fill the multiprocessors many times over. */
-static const struct {
-    const char *name;
-    struct shape shape;
-} ALONE[] = {
-    {"alone as among others, fp8", {STORE_FP8, 70, 112, 4096, true}},
-    {"alone as among others, fp4", {STORE_FP4, 45, 112, 2048, true}},
-    {"alone as among others, nvfp4", {STORE_NVFP4, 45, 112, 2048, true}},
-    {"alone as among others, bf16", {STORE_BF16, 29, 112, 1024, true}},
-    {"alone as among many, fp8", {STORE_FP8, 200, 1210, 4096, false}},
-    {"alone as among many, fp8 of float32", {STORE_FP8, 225, 1100, 1024, true}},
-    {"alone as among many, fp4", {STORE_FP4, 200, 1210, 2048, false}},
-    {"alone as among many, fp4 of float32", {STORE_FP4, 200, 1210, 1280, true}},
-    {"alone as among many, nvfp4", {STORE_NVFP4, 200, 1210, 1024, false}},
-    {"alone as among many, bf16", {STORE_BF16, 200, 1210, 1024, false}},
-    {"alone as among many, bf16 of float32", {STORE_BF16, 200, 1210, 1664, true}},
-};
+/* ---- running -------------------------------------------------------------------------------- */
 
 /* The comparison itself sees a row that is a little larger, and a NaN. */
 static bool change_is_seen(struct backend *cpu, struct backend *gpu)
@@ -789,8 +746,7 @@ int main(int argc, char **argv)
             report(test_run(cpu, gpu, &TESTS[i]), TESTS[i].name);
     }
     if (*word == '\0') {
-        for (size_t i = 0; i < sizeof ALONE / sizeof *ALONE; i++)
-            report(alone_is_same(gpu, &ALONE[i].shape), ALONE[i].name);
+        alone_run(gpu, report);
         report(change_is_seen(cpu, gpu), "control: a changed value is seen");
     }
     printf("1..%d\n", done);

@@ -194,4 +194,7 @@ static inline void side_clear(struct side *s)
     s->n_outs = 0;
 }
 
+/* What must be the same bits however many tokens a call has; each is reported (alone.c). */
+void alone_run(struct backend *b, void (*report)(bool good, const char *what));
+
 #endif
