@@ -7,6 +7,14 @@
  * positions.  The design's 2e-2 for `fast` is what its `moe.experts w4a4` alone may cost
  * (precision.def); KL of independent shortcuts adds (fidelity.md 4.3), so that what `official` may
  * cost comes on top.  Below what a profile declares a search convicts rows that keep their budget.
+ *
+ * A profile's gate is not the sum of its rows' budgets: those of `fast` are 7.3e-2 together, which
+ * would pass an embedded model whose `moe.experts` alone costs 3.2e-2 of its 2e-2.  Rows are held
+ * to their budgets by `rank`, the profile to what is still good together.
+ *
+ * A mean is held against its gate as it is.  A share (of positions beyond the 99.9 % KL, of
+ * likeliest tokens that agree) is a count of few: it is over its gate when all of its 95 % interval
+ * is, and a result says when the share is over and its interval is not.
  */
 #ifndef V4BOX_CONFIG_AUDIT_GATES_H
 #define V4BOX_CONFIG_AUDIT_GATES_H

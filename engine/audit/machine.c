@@ -119,6 +119,31 @@ static void load(struct audit_machine *m, struct sequence *sequence, int32_t len
     lab_work(m->lab, load_piece, &piece);
 }
 
+/* Of a stored prefix, how many tokens another branch takes back and replaces. */
+#define BRANCH_TOKENS 8
+
+/* Back into the stored prefix, as far as the draft block has not followed. */
+static void branch_piece(void *user, struct model *model)
+{
+    struct piece *p = user;
+    int32_t drafted = sequence_draft_length(p->sequence);
+    (void)model;
+    p->length = p->length - BRANCH_TOKENS > drafted ? p->length - BRANCH_TOKENS : drafted;
+    sequence_rewind(p->sequence, p->length);
+}
+
+/* Another branch goes on from within a stored prefix, with other tokens [2 * BRANCH_TOKENS]: it has
+ * pages in common with what is stored, and must not write into them. */
+static void branch_off(struct audit_machine *m, int32_t stored, const struct profile *profile,
+                       const int32_t *others)
+{
+    struct piece piece = {.sequence = m->main, .length = stored};
+    lab_work(m->lab, branch_piece, &piece);
+    const struct segment segment = {
+        .sequence = m->main, .ids = others, .n = 2 * BRANCH_TOKENS, .leg = LEG_PREFILL};
+    step(m, profile, &segment, 1);
+}
+
 /* @return tokens that the timeline has */
 static int32_t store_and_load(struct audit_machine *m, struct sequence *sequence)
 {
@@ -667,8 +692,12 @@ void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n, int32_
     for (int32_t at = 0, i = 0, take; at < n && !m->lab->gone; at += take, i++) {
         int32_t size = PLANS[way][i % 5];
         enum leg leg = at < decode_from ? LEG_PREFILL : LEG_DECODE;
-        if (way == WAY_STORED && at > 0 && leg == LEG_PREFILL)
-            at = store_and_load(m, m->main);
+        if (way == WAY_STORED && at > 0 && leg == LEG_PREFILL) {
+            at = store(m, m->main);
+            if (at > 0 && n >= 2 * BRANCH_TOKENS && at + 2 * BRANCH_TOKENS <= m->context)
+                branch_off(m, at, profile, ids);
+            load(m, m->main, at);
+        }
         if (way == WAY_GUESSED && leg == LEG_DECODE) {
             take = feed_guesses(&r, at, i);
             continue;

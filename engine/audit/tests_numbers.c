@@ -154,8 +154,7 @@ static enum audit_verdict judge_logits(const struct distances *d, const struct s
 {
     bool many = d->n >= AUDIT_TAIL_POSITIONS;
     double agreement = stats_rate(d->same_top, d->n, AUDIT_CONFIDENCE).high;
-    int64_t far =
-        0; /* of some thousand positions a handful decides: only what is surely too many */
+    int64_t far = 0;
     for (int64_t i = 0; i < d->n; i++)
         far += d->kl[i] > g->kl_999;
     double tail = stats_rate(far, d->n, AUDIT_CONFIDENCE).low;
@@ -169,6 +168,9 @@ static enum audit_verdict judge_logits(const struct distances *d, const struct s
                                                        : NULL;
     const char *held = d->texts > 0 ? "all gates held" : "no text was looked at";
     buf_puts(why, over != NULL ? over : held);
+    if (many && (double)far > AUDIT_TAIL * (double)d->n && tail <= AUDIT_TAIL)
+        buf_printf(why, "; %lld of %lld positions are over the 99.9 %% gate, not surely too many",
+                   (long long)far, (long long)d->n);
     if (d->dropped > 0)
         buf_printf(why, "; no time was left for %d of %d texts", d->dropped, d->dropped + d->texts);
     return d->texts == 0 ? VERDICT_UNDECIDED : over != NULL ? VERDICT_FAIL : VERDICT_PASS;

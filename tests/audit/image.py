@@ -1,69 +1,79 @@
-"""`make test-audit-image`: audits inside the booted image, on its serial line, with reports fetched over SSH and checked here.
+"""`make test-audit-image`: audits inside the booted image, fetched over SSH, whose every row and figure must be this machine's.
 
-The disk has the small model of tests/precision in the place of the embedded one, which takes minutes for every test on an
-emulated processor: its weights are noise and know no fact, while what must be equal bit for bit is.  Prints TAP."""
-import importlib.util, json, os, subprocess, sys, time
+An emulated processor computes some tokens a second, so that few facts are asked: what is shown is that the image's own audit
+says the same as the program outside of it says for the same seed, bit for bit.  Prints TAP."""
+import json, os, subprocess, sys, time
 
 import jsonschema
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "../.."))
-sys.path.insert(0, os.path.join(ROOT, "tests", "precision"))
-spec = importlib.util.spec_from_file_location("profiles", os.path.join(ROOT, "tests", "precision", "box.py"))
-profiles = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(profiles)
-qemu, require, equal, tap, typed = profiles.qemu, profiles.require, profiles.equal, profiles.tap, profiles.typed
+sys.path[:0] = [os.path.join(ROOT, "tests", "boot"), os.path.join(ROOT, "tests", "golden")]
+import box as qemu  # noqa: E402
+from box import equal, require  # noqa: E402
+from tap import Tap  # noqa: E402
 
 SCHEMA = json.load(open(os.path.join(HERE, "report.schema.json")))
-FOLDER = profiles.FOLDER = os.path.join(ROOT, "build", "audit", "image")
-MODEL = profiles.MODEL = os.path.join(FOLDER, "model")
-profiles.DISK = os.path.join(FOLDER, "disk.img")
-LOOK_S = 5
-ROUNDS = 2
-# The reference against itself needs one proof, which is most of an audit's time on an emulated processor.
-ORDER = ("--profile", "reference", "--seed", "7")
+FOLDER = os.path.join(ROOT, "build", "audit", "image")
+MODEL = "rootfs/models/demo"
+JOB_S = 2400  # the proofs of two profiles on an emulated processor, on a machine that does much else
+LOOK_S = 10
+# One item for each way of carrying.  What is proven and asked of `fast` is of the reference, too: it is compared with it.
+ORDER = ["--profile", "fast", "--budget", "quick", "--items", "3", "--seed"]
+SEED = 7
+TESTS = ("recall", "needle")
+tap = Tap()
+
+
+def asked(box, line):
+    """The data of a command over SSH, which may be busy beyond the console's patience."""
+    end = time.monotonic() + JOB_S
+    while True:
+        code, out, err = box.ssh(line + " --json", seconds=JOB_S)
+        if code == 0:
+            return json.loads(out)["data"]
+        require(time.monotonic() < end, f"{line}: {out[:200]} {err[:200]}")
+        time.sleep(LOOK_S)
 
 
 def ended(box):
-    end = time.monotonic() + profiles.JOB_S
-    while "no audit runs" not in (said := box.ssh("audit status")[1]):
-        require(time.monotonic() < end, "the audit goes on and on: " + said)
+    end = time.monotonic() + JOB_S
+    while (said := asked(box, "audit status"))["runs"]:
+        require(time.monotonic() < end, f"the audit goes on and on: {said}")
         time.sleep(LOOK_S)
 
 
 def fetch(box, number):
-    """A report as a file, over SSH."""
-    code, out, err = box.ssh(f"audit report {number} --json")
-    equal(code, 0, err or "exit code of audit report")
-    path = os.path.join(FOLDER, f"report-{number}.json")
+    """A report as a file."""
+    path, report = os.path.join(FOLDER, f"report-{number}.json"), asked(box, f"audit report {number}")
     with open(path, "w") as file:
-        file.write(out)
-    return path, json.loads(out)["data"]
+        json.dump(report, file)
+    return path, report
 
 
 def verify(path, key):
-    return subprocess.run(["build/engine", "audit", "verify", path, "--key", key], cwd=ROOT, capture_output=True).returncode
+    return subprocess.run(["build/engine", "audit", "verify", path, "--key", key], capture_output=True).returncode
 
 
 def pinned(box):
-    """A request of a client is computed again; everything by SSH."""
-    equal(box.ssh("audit pin next")[0], 0, "exit code of audit pin")
-    body = {"model": "deepseek-v4-precision-tiny", "max_tokens": 8, "temperature": 0,
+    """A request of a client is computed again."""
+    asked(box, "audit pin next")
+    body = {"model": "deepseek-v4-demo", "max_tokens": 8, "temperature": 0,
             "messages": [{"role": "user", "content": "Where is the kettle?"}]}
-    status, answer = box.http("/v1/chat/completions", box.read("api_key"), body, profiles.JOB_S)
+    status, answer = box.http("/v1/chat/completions", box.read("api_key"), body, JOB_S)
     equal(status, 200, answer[:200])
-    (pin,) = json.loads(box.ssh("audit pins --json")[1])["data"]["pins"]
-    equal(box.ssh("audit replay --pinned " + pin["id"])[0], 0, "exit code of audit replay")
+    (pin,) = asked(box, "audit pins")["pins"]
+    asked(box, "audit replay --pinned " + pin["id"])
     ended(box)
     _, report = fetch(box, 1)
     test = report["tests"][0]
-    require(report["verdict"] == "PASS" and test["numbers"]["given again by its own profile"] == test["n"] == 8, str(test)[:400])
+    require(report["verdict"] == "PASS" and test["numbers"]["given again by its own profile"] == test["n"] > 0, str(test)[:400])
     require("kettle" not in json.dumps(report), "the report tells the request")
 
 
 def signature(box):
-    key = box.ssh("audit key")[1].strip()
     path, report = fetch(box, 1)
+    key = asked(box, "audit key")["key"]
     jsonschema.validate(report, SCHEMA, cls=jsonschema.Draft7Validator)
     equal(verify(path, key), 0, "exit code of verify")
     with open(path, "w") as file:
@@ -73,49 +83,54 @@ def signature(box):
     require(code == 0 and page.startswith("<!doctype html>") and "http" not in page, page[:200])
 
 
-def canary():
-    """What this machine says of the text that all rounds of a soak share, by the arithmetic that the emulated one has."""
-    path = os.path.join(FOLDER, "own.json")
-    subprocess.run(["build/engine", "audit", "soak", "--model", MODEL, "--budget", "quick", *ORDER, "--isa", "baseline", "--json",
-                    path], cwd=ROOT, check=True, capture_output=True)
-    return json.load(open(path))["tests"][1]["canary"]
+def told(report):
+    """What a report says of the facts, without when and how long."""
+    _, test = report["tests"]
+    return {key: report[key] for key in ("profile", "reference", "budget", "items", "seed")} | {"test": {**test, "seconds": 0}}
 
 
-def soaks(box):
-    """Rounds on the serial line until an operator has enough: the bits behind their common text are this machine's."""
-    require(" runs: " in typed(box, "audit soak --budget 3h " + " ".join(ORDER)), "no soak")
-    end = time.monotonic() + profiles.JOB_S
-    while True:
-        code, out, _ = box.ssh("audit report 2 --json")
-        tests = json.loads(out)["data"]["tests"] if code == 0 else []  # it may be busy beyond the console's patience
-        if len(tests) == 2 and tests[1]["n"] >= ROUNDS:
-            break
-        require(time.monotonic() < end, "too few rounds in time")
-        time.sleep(LOOK_S)
-    typed(box, "audit abort")
+def live(report):
+    """What is proven in both profiles, and where.  On the box rows of the prompt and of serving are, too."""
+    return {(key, row["row"], row["value"], row["kind"], row["leg"]) for key in ("rows", "reference_rows")
+            for row in report[key] if row["state"] == "live"}
+
+
+def own(test, seed=SEED):
+    """What this machine says, by the arithmetic that the emulated one has."""
+    path = os.path.join(FOLDER, f"own-{test}.json")
+    run = subprocess.run(["build/engine", "audit", test, "--model", MODEL, *ORDER, str(seed), "--isa", "baseline", "--json", path],
+                         capture_output=True, text=True)
+    require(run.returncode in (0, 1), run.stderr)
+    return json.load(open(path))
+
+
+def facts(box, test, number):
+    """Begun on the serial line."""
+    require(" runs: " in box.serial.command(" ".join(["audit", test, *ORDER, str(SEED)])), "no audit")
+    here, other = own(test), own(test, SEED + 1)
     ended(box)
-    path, report = fetch(box, 2)
-    equal(verify(path, box.ssh("audit key")[1].strip()), 0, "exit code of verify")
-    proof, test = report["tests"]
-    require(proof["verdict"] == "PASS", proof["why"])
-    require(report["run"]["state"] == "aborted" and report["verdict"] == "UNDECIDED" and "failure" not in test, str(test)[:400])
-    equal(test["canary"], canary(), "the canary")
-    tap.note("proof: %.0f s; soak: %s" % (proof["seconds"], test["why"]))
-    require("verdict: UNDECIDED" in typed(box, "audit report 2") and "2  " in typed(box, "audit history"), "no history")
+    path, there = fetch(box, number)
+    equal(verify(path, asked(box, "audit key")["key"]), 0, "exit code of verify")
+    proof, answers = there["tests"]
+    tap.note(f"proofs of {len(live(there))} places: {proof['seconds']:.0f} s; {test}: {answers['seconds']:.0f} s, {answers['why']}")
+    require(proof["verdict"] == "PASS" and answers["n"] == 3, str(answers)[:400])
+    require(len(live(here)) > 200 and live(here) <= live(there), str(live(here) - live(there))[:400])
+    equal(told(there), told(here), "what is said of the facts")
+    require(told(other)["test"] != told(here)["test"], "control: another seed says the same")
 
 
 def main():
     os.chdir(ROOT)
-    if not tap.check("a disk with the small model is made", profiles.make_disk):
-        return tap.end()
+    os.makedirs(FOLDER, exist_ok=True)
     started = time.monotonic()
-    with profiles.boot("audit-image") as box:
-        if tap.check("the box comes up", profiles.ready, box):
-            profiles.at_prompt(box)
-            for what, check in (("a pinned request is given again", pinned),
-                                ("a report over SSH is signed, and as this tree describes it", signature),
-                                ("a proof and a soak on the serial line, bit for bit as on this machine", soaks)):
-                tap.check(what, check, box)
+    with qemu.Box("audit-image") as box:
+        if tap.check("the box comes up", box.wait_healthy):
+            tap.check("a pinned request is given again", pinned, box)
+            tap.check("a report over SSH is signed, and as this tree describes it", signature, box)
+            box.serial.type("\r")  # behind what the start has printed between prompts
+            box.serial.expect(qemu.PROMPT)
+            for number, test in enumerate(TESTS, 2):
+                tap.check(f"{test}, and the proofs behind it: every row, verdict and figure is this machine's", facts, box, test, number)
     tap.note("%.0f s" % (time.monotonic() - started))
     return tap.end()
 

@@ -199,8 +199,11 @@ FAULTS = {
     "lost overlap": State(["restore"], [
         (SNAPSHOT, "if (c->compress_ratios[layer] != RATIO_CSA)",
          "if (c->compress_ratios[layer] != RATIO_CSA || walk->way == LOAD)")]),
-    "lost index keys": State(["restore"], [
-        (SNAPSHOT, "if (ratio == RATIO_CSA)\n", "if (ratio == RATIO_CSA && walk->way != LOAD)\n")]),
+    "the page of the block before": State(["restore"], [
+        (SNAPSHOT, "sequence_page_set(piece->sequence, piece->at, page_hold(pages, *kept));",
+         "sequence_page_set(piece->sequence, piece->at, page_hold(pages, p->pages[piece->slot - (piece->slot > 0)]));")]),
+    "a branch writes into a stored page": State(["restore"], [
+        ("engine/model/pages.c", "if (p->holders[page] == 1)\n        return page;", "if (p->holders[page] >= 1)\n        return page;")]),
     "position after a stored prefix": State(["restore"], [
         (SNAPSHOT, "sequence->length = sequence->draft_length = length;",
          "sequence->length = sequence->draft_length = length;\n    extern int v4box_loaded;\n    v4box_loaded = length;"),
