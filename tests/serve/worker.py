@@ -220,13 +220,16 @@ def group_same(folder, model, worker):
 def group_killed(folder, model, worker):
     engine = Engine(folder + "/killed", model, *worker)
     held, wanted = engine.held(), said(engine.ask(ASKED[0]))
-    long = {"messages": TURNS, "temperature": 0, "max_tokens": 1500, "logit_bias": None, "ignored": 1}
+    # Two that run until the kill, however quick the worker; the others wait behind them.
+    long = {"temperature": 0, "max_tokens": 1500}
     for losses in (1, 2):
         answer = stream(engine, {**long, "messages": [{"role": "user", "content": LONG}]}, 3)
-        waits = [Later(engine, {**ASKED[1], "max_tokens": 300,
-                                "messages": [{"role": "user", "content": LONG + str(n)}]}) for n in range(4)]
-        until(lambda: engine.metric("vllm:num_requests_running") == SESSIONS and
-              engine.metric("vllm:num_requests_waiting") == len(waits) + 1 - SESSIONS)
+        waits = []
+        for n in range(4):
+            asked = long if n == 0 else {**ASKED[1], "max_tokens": 300}
+            waits.append(Later(engine, {**asked, "messages": [{"role": "user", "content": LONG + str(n)}]}))
+            until(lambda: engine.metric("vllm:num_requests_running") == SESSIONS and
+                  engine.metric("vllm:num_requests_waiting") == len(waits) + 1 - SESSIONS)
         os.kill(engine.worker(), signal.SIGKILL)
         check(f"killed: the running stream is told ({losses})", "engine_restarting" in rest(answer))
         answers = [wait.take() for wait in waits]
