@@ -9,7 +9,7 @@
  * cost comes on top.  Below what a profile declares a search convicts rows that keep their budget.
  *
  * A profile's gate is not the sum of its rows' budgets: those of `fast` are 7.3e-2 together, which
- * would pass an embedded model whose `moe.experts` alone costs 3.2e-2 of its 2e-2.  Rows are held
+ * would pass a model whose `moe.experts` alone costs 3.2e-2 of its 2e-2.  Rows are held
  * to their budgets by `rank`, the profile to what is still good together.
  *
  * A mean is held against its gate as it is.  A share (of positions beyond the 99.9 % KL, of

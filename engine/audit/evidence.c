@@ -183,7 +183,7 @@ struct json_object *evidence_rank(const struct rank *rank, const struct profile 
         double cost = fmax(e->kl[LEG_PREFILL], e->kl[LEG_DECODE]);
         if (!chosen || !e->ran || cost <= row->budget)
             continue;
-        buf_printf(&why, "%s%s=%s alone costs %.2g of %.2g nats", over++ == 0 ? "" : "; ",
+        buf_printf(&why, "%s%s=%s alone costs %.3g of %.3g nats", over++ == 0 ? "" : "; ",
                    row->name, row->values[e->value].name, cost, row->budget);
     }
     *verdict = !rank->complete ? VERDICT_UNDECIDED : over > 0 ? VERDICT_FAIL : VERDICT_PASS;
