@@ -8,11 +8,11 @@
  *           kernels that are not there yet may wait for all GPUs, so no kernel may wait for a rank
  *           whose host has such calls before it.  A recorded step has none, so that its hosts need
  *           not meet; its gathers are counted on from a number that is set in front of it.
- *   copies  the streams wait for each other by events and copy: for ranks that share a GPU, where
+ *   copies  the streams wait for each other by events and copy.  For ranks that share a GPU, where
  *           blocks of the kernel behind a gather come while it waits, fill the GPU, wait for it
- * too, and so keep away what the other rank would have to run first; for GPUs that do not reach
- * each other's memory; and for what is larger than an inbox (in a recorded step that is pushed in
- * several turns).
+ *           and so keep away what the other rank would have to run first; for GPUs that do not
+ *           reach each other's memory; and for what is larger than an inbox (a recorded step pushes
+ *           that in several turns).
  *
  * Numbers are moved and never added, so that neither the way nor the order can show.
  */
