@@ -349,19 +349,26 @@ static bool same_key(const struct recorder *a, const struct recorder *b)
     return a->bytes == b->bytes && memcmp(a->key, b->key, a->bytes) == 0;
 }
 
-/* All ranks are asked, in one way; and anew once memory lies elsewhere, which a key that names that
- * of rank 0 does not say. */
-static void test_replay(void **state)
+/* Two of them, with no weights. */
+static struct backend *two_ranks(struct backend *(*open)(void *user, int32_t rank))
 {
-    (void)state;
     const struct ranks_tensor none[1] = {{0}};
     struct backend *b = backend_ranks_create(&(struct ranks_plan){.ranks = 2,
                                                                   .limits = LIMITS,
                                                                   .blocks = 1,
                                                                   .limit_ms = LIMIT_MS,
                                                                   .tensors = none,
-                                                                  .open = open_recorder});
+                                                                  .open = open});
     assert_non_null(b);
+    return b;
+}
+
+/* All ranks are asked, in one way; and anew once memory lies elsewhere, which a key that names that
+ * of rank 0 does not say. */
+static void test_replay(void **state)
+{
+    (void)state;
+    struct backend *b = two_ranks(open_recorder);
     assert_false(b->ops->replay(b, "one", 3));
     b->ops->replay_end(b);
     assert_true(b->ops->replay(b, "one", 3));
@@ -383,14 +390,7 @@ static void test_replay(void **state)
 static void test_nothing(void **state)
 {
     (void)state;
-    const struct ranks_tensor none[1] = {{0}};
-    struct backend *b = backend_ranks_create(&(struct ranks_plan){.ranks = 2,
-                                                                  .limits = LIMITS,
-                                                                  .blocks = 1,
-                                                                  .limit_ms = LIMIT_MS,
-                                                                  .tensors = none,
-                                                                  .open = open_rank});
-    assert_non_null(b);
+    struct backend *b = two_ranks(open_rank);
     assert_null(b->ops->load);
     assert_null(b->ops->replay);
     b->ops->destroy(b);
