@@ -43,12 +43,6 @@ struct admin {
     struct client clients[ADMIN_CLIENTS_MAX];
 };
 
-/* Signed: deadlines are subtracted from it. */
-static int64_t now_ms(void)
-{
-    return clock_ms();
-}
-
 /* ---- one client ----------------------------------------------------------------------------- */
 
 static void client_close(struct client *c)
@@ -83,9 +77,9 @@ static void client_read(struct admin *a, struct client *c)
     else if (newline != NULL && line + 1 < c->n_in)
         admin_refuse(&c->out, "one request a connection");
     else if (newline != NULL)
-        c->job = admin_answer(&a->scope, (now_ms() - a->started_ms) / 1000, c->in, line, &c->out);
+        c->job = admin_answer(&a->scope, (clock_ms() - a->started_ms) / 1000, c->in, line, &c->out);
     if (c->job != 0)
-        c->deadline_ms = now_ms() + ADMIN_JOB_MS_MAX;
+        c->deadline_ms = clock_ms() + ADMIN_JOB_MS_MAX;
 }
 
 static void client_write(struct client *c)
@@ -123,7 +117,7 @@ static void client_accept(struct admin *a, struct client *free_client)
         return;
     }
     free_client->fd = fd;
-    free_client->deadline_ms = now_ms() + ADMIN_WAIT_MS_MAX;
+    free_client->deadline_ms = clock_ms() + ADMIN_WAIT_MS_MAX;
 }
 
 /* ---- the thread ----------------------------------------------------------------------------- */
@@ -136,14 +130,14 @@ static void sweep_jobs(struct admin *a)
         if (c->fd < 0 || c->job == 0 || !admin_answer_job(&a->scope, c->job, &c->out))
             continue;
         c->job = 0;
-        c->deadline_ms = now_ms() + ADMIN_WAIT_MS_MAX;
+        c->deadline_ms = clock_ms() + ADMIN_WAIT_MS_MAX;
     }
 }
 
 /* Closes who is late.  @return ms until the next deadline or look at a job, -1: nobody is here */
 static int sweep_deadlines(struct admin *a)
 {
-    int64_t now = now_ms(), next = -1;
+    int64_t now = clock_ms(), next = -1;
     for (int i = 0; i < ADMIN_CLIENTS_MAX; i++) {
         struct client *c = &a->clients[i];
         if (c->fd < 0)
@@ -260,7 +254,7 @@ enum status admin_start(const char *path, const struct admin_scope *scope, struc
     struct admin *a = calloc(1, sizeof *a);
     ASSERT(a != NULL);
     a->scope = *scope;
-    a->started_ms = now_ms();
+    a->started_ms = clock_ms();
     a->listener = -1;
     for (int i = 0; i < ADMIN_CLIENTS_MAX; i++)
         a->clients[i].fd = -1;

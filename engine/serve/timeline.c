@@ -83,6 +83,15 @@ static int32_t stored(const struct engine *e, const struct request *r)
     return prefix_find(e->prefix, &owner, r->ids, r->n_ids - 1);
 }
 
+/* The pages of that prefix, found in one walk, go to e->pages.  @return how many */
+static int32_t stored_pages(struct engine *e, const struct request *r)
+{
+    const struct prefix_owner owner = owner_of(r);
+    if (e->prefix == NULL || !reuses(r))
+        return 0;
+    return prefix_pages(e->prefix, &owner, r->ids, r->n_ids - 1, e->pages);
+}
+
 /* Tokens that `r` saves by taking `t` as it is, when the prefix cache holds `in_cache`. */
 static int32_t worth(const struct timeline *t, const struct request *r, int32_t in_cache)
 {
@@ -131,12 +140,10 @@ static struct schedule_claim claim_to_be(struct engine *e, const struct timeline
                                          const struct request *r)
 {
     struct schedule_claim claim = claim_of(t);
-    int32_t in_cache = stored(e, r);
-    if (worth(t, r, in_cache) == 0) {
-        const struct prefix_owner owner = owner_of(r);
+    int32_t n_pages = stored_pages(e, r);
+    if (worth(t, r, n_pages * SNAPSHOT_TOKENS) == 0) {
         claim.pages = e->pages;
-        claim.n_pages =
-            in_cache == 0 ? 0 : prefix_pages(e->prefix, &owner, r->ids, r->n_ids - 1, e->pages);
+        claim.n_pages = n_pages;
     }
     claim.bytes = r->state_bytes;
     claim.page_bytes = snapshot_block_bytes(e->model, &r->profile);
