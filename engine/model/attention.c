@@ -69,7 +69,7 @@ static void project(struct model *m, const struct step *step, const struct layer
                                                                   .rotate = r->rotate_queries});
 }
 
-/* One compressor (2.4): the main one, or the indexer's. */
+/* One compressor (2.4) of a sequence: the main one, or the indexer's. */
 struct compressor {
     const struct tensor *ape, *norm;
     const float *kappa, *gamma;
@@ -81,11 +81,56 @@ struct compressor {
     enum layer_kind kind;
 };
 
-static void compress(struct model *m, const struct span *span, const struct compressor *k)
+static struct compressor compressor_of(const struct model *m, const struct span *span,
+                                       int32_t block, bool index)
 {
-    bool csa = k->ratio == RATIO_CSA;
-    const struct numerics *r = &m->numerics;
-    int32_t width = (csa ? 2 : 1) * k->dim, slots = csa ? CSA_SLOTS : HCA_SLOTS;
+    const struct layer_weights *w = model_block_weights(m, block);
+    const struct step_memory *s = &m->step;
+    const struct block_state *state = &span->sequence->blocks[block];
+    const struct state_format format = span->sequence->format;
+    enum layer_kind kind = attention_kind(m, block);
+    if (index)
+        return (struct compressor){&w->index_ape,
+                                   &w->index_norm,
+                                   s->index_kappa,
+                                   s->index_gamma,
+                                   state->index_kappa,
+                                   state->index_gamma,
+                                   state->index_keys,
+                                   state->index_pages,
+                                   format.key,
+                                   RATIO_CSA,
+                                   INDEX_HEAD_DIM,
+                                   true,
+                                   kind};
+    return (struct compressor){&w->comp_ape,
+                               &w->comp_norm,
+                               s->kappa,
+                               s->gamma,
+                               state->kappa,
+                               state->gamma,
+                               state->compressed,
+                               state->compressed_pages,
+                               format.entry,
+                               m->config->compress_ratios[block],
+                               HEAD_DIM,
+                               false,
+                               kind};
+}
+
+static int32_t compressor_width(const struct compressor *k)
+{
+    return k->ratio == RATIO_CSA ? 2 * k->dim : k->dim;
+}
+
+static int32_t compressor_slots(const struct compressor *k)
+{
+    return k->ratio == RATIO_CSA ? CSA_SLOTS : HCA_SLOTS;
+}
+
+static void compressor_keep(struct model *m, const struct span *span, const struct compressor *k)
+{
+    int32_t width = compressor_width(k);
     struct compressor_store_params store = {
         .ape = *k->ape,
         .kappa = k->kappa + (int64_t)span->row * width,
@@ -96,20 +141,24 @@ static void compress(struct model *m, const struct span *span, const struct comp
         .width = width,
         .kappa_ring = k->kappa_ring,
         .gamma_ring = k->gamma_ring,
-        .ring_slots = slots,
+        .ring_slots = compressor_slots(k),
     };
     m->backend->ops->compressor_store(m->backend, &store);
-    if (blocks_finished(span, k->ratio) == 0)
-        return;
-    const double *rope = csa ? m->step.block_rope_csa + (int64_t)span->csa_row * ROPE_ROW
+}
+
+static void compressor_pool(struct model *m, const struct span *span, const struct compressor *k)
+{
+    const struct numerics *r = &m->numerics;
+    const double *rope = k->ratio == RATIO_CSA
+                             ? m->step.block_rope_csa + (int64_t)span->csa_row * ROPE_ROW
                              : m->step.block_rope_hca + (int64_t)span->hca_row * ROPE_ROW;
     struct compressor_pool_params pool = {
         .weight = *k->norm,
         .kappa_ring = k->kappa_ring,
         .gamma_ring = k->gamma_ring,
-        .ring_slots = slots,
+        .ring_slots = compressor_slots(k),
         .ratio = k->ratio,
-        .width = width,
+        .width = compressor_width(k),
         .dim = k->dim,
         .at = m->step.positions + span->row,
         .n = blocks_finished(span, k->ratio),
@@ -125,14 +174,27 @@ static void compress(struct model *m, const struct span *span, const struct comp
         .pages = k->pages,
         .format = k->format,
     };
-    m->backend->ops->compressor_pool(m->backend, &pool);
+    if (pool.n > 0)
+        m->backend->ops->compressor_pool(m->backend, &pool);
+}
+
+static void compress(struct model *m, const struct step *step, int32_t block, bool index)
+{
+    for (int32_t i = 0; i < step->n_spans; i++) {
+        struct compressor k = compressor_of(m, &step->spans[i], block, index);
+        compressor_keep(m, &step->spans[i], &k);
+    }
+    for (int32_t i = 0; i < step->n_spans; i++) {
+        struct compressor k = compressor_of(m, &step->spans[i], block, index);
+        compressor_pool(m, &step->spans[i], &k);
+    }
 }
 
 /* (14)-(16) after the span's own keys are in place. */
-static void select_entries(struct model *m, const struct span *span,
-                           const struct block_state *state)
+static void select_entries(struct model *m, const struct span *span, int32_t block)
 {
     const struct model_config *c = m->config;
+    const struct block_state *state = &span->sequence->blocks[block];
     struct step_memory *s = &m->step;
     int64_t row = span->row;
     struct index_select_params p = {
@@ -156,54 +218,50 @@ static void select_entries(struct model *m, const struct span *span,
     m->backend->ops->index_select(m->backend, &p);
 }
 
-/* Stateful stages of one span: store its entries, compress, select, attend (7)-(10). */
-static void attend(struct model *m, const struct span *span, const struct layer_weights *w,
-                   int32_t block, int32_t ratio)
+/* Where a row's rotation lies. */
+static const double *rope_of(const struct model *m, const struct span *span, int32_t ratio)
+{
+    return m->step.rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED] + (int64_t)span->row * ROPE_ROW;
+}
+
+static void store_entries(struct model *m, const struct span *span, int32_t block)
+{
+    struct kv_store_params p = {
+        .weight = model_block_weights(m, block)->kv_norm,
+        .kv = m->step.kv + (int64_t)span->row * HEAD_DIM,
+        .rope = rope_of(m, span, m->config->compress_ratios[block]),
+        .n = span->n,
+        .at = m->step.positions + span->row,
+        .place = span_place(span, attention_kind(m, block), span->n),
+        .round = m->numerics.entry,
+        .round_nope = m->numerics.entry_nope,
+        .ring = span->sequence->blocks[block].window,
+        .ring_slots = WINDOW_SLOTS,
+        .format = span->sequence->format.entry,
+    };
+    m->backend->ops->kv_store(m->backend, &p);
+}
+
+/* (8)-(10) */
+static void attend(struct model *m, const struct span *span, int32_t block)
 {
     const struct model_config *c = m->config;
-    struct block_state *state = &span->sequence->blocks[block];
-    const struct state_format format = span->sequence->format;
-    struct step_memory *s = &m->step;
+    const struct block_state *state = &span->sequence->blocks[block];
     const struct numerics *r = &m->numerics;
-    enum layer_kind kind = attention_kind(m, block);
+    struct step_memory *s = &m->step;
     int64_t row = span->row, heads = (int64_t)c->num_attention_heads * HEAD_DIM;
+    int32_t ratio = c->compress_ratios[block];
     bool csa = ratio == RATIO_CSA;
-    const double *rope = s->rope[ratio == 0 ? ROPE_WINDOW : ROPE_COMPRESSED] + row * ROPE_ROW;
-    m->backend->ops->kv_store(m->backend,
-                              &(struct kv_store_params){.weight = w->kv_norm,
-                                                        .kv = s->kv + row * HEAD_DIM,
-                                                        .rope = rope,
-                                                        .n = span->n,
-                                                        .at = s->positions + row,
-                                                        .place = span_place(span, kind, span->n),
-                                                        .round = r->entry,
-                                                        .round_nope = r->entry_nope,
-                                                        .ring = state->window,
-                                                        .ring_slots = WINDOW_SLOTS,
-                                                        .format = format.entry});
-    if (ratio != 0)
-        compress(m, span,
-                 &(struct compressor){&w->comp_ape, &w->comp_norm, s->kappa, s->gamma, state->kappa,
-                                      state->gamma, state->compressed, state->compressed_pages,
-                                      format.entry, ratio, HEAD_DIM, false, kind});
-    if (csa) {
-        compress(m, span,
-                 &(struct compressor){&w->index_ape, &w->index_norm, s->index_kappa, s->index_gamma,
-                                      state->index_kappa, state->index_gamma, state->index_keys,
-                                      state->index_pages, format.key, ratio, INDEX_HEAD_DIM, true,
-                                      kind});
-        select_entries(m, span, state);
-    }
     struct attention_params p = {
-        .sink = w->attn_sink,
+        .sink = model_block_weights(m, block)->attn_sink,
         .q = s->q + row * heads,
         .ring = state->window,
         .compressed = state->compressed,
         .pages = state->compressed_pages,
-        .format = format.entry,
+        .format = span->sequence->format.entry,
         .selected = csa ? s->selected + row * c->index_topk : NULL,
         .n_selected = csa ? s->n_selected + row : NULL,
-        .rope = rope,
+        .rope = rope_of(m, span, ratio),
         .n = span->n,
         .at = s->positions + row,
         .reach = span_reach(span),
@@ -211,7 +269,7 @@ static void attend(struct model *m, const struct span *span, const struct layer_
         .ring_slots = WINDOW_SLOTS,
         .ratio = ratio,
         .topk = r->topk,
-        .place = span_place(span, kind, span->n),
+        .place = span_place(span, attention_kind(m, block), span->n),
         .math = r->attention[span->leg],
         .q_scaled = r->query == ATTN_QUERY_BF16_SCALED,
         .round = r->activation,
@@ -219,6 +277,23 @@ static void attend(struct model *m, const struct span *span, const struct layer_
         .out = s->heads_out + row * heads,
     };
     m->backend->ops->attention(m->backend, &p);
+}
+
+/* Stages that read and write a sequence's state (7)-(10), (14)-(16): each for all spans before the
+ * next one, so that a backend can run it for all of them at once. */
+static void stateful(struct model *m, const struct step *step, int32_t block)
+{
+    int32_t ratio = m->config->compress_ratios[block];
+    for (int32_t i = 0; i < step->n_spans; i++)
+        store_entries(m, &step->spans[i], block);
+    if (ratio != 0)
+        compress(m, step, block, false);
+    if (ratio == RATIO_CSA)
+        compress(m, step, block, true);
+    for (int32_t i = 0; i < step->n_spans && ratio == RATIO_CSA; i++)
+        select_entries(m, &step->spans[i], block);
+    for (int32_t i = 0; i < step->n_spans; i++)
+        attend(m, &step->spans[i], block);
 }
 
 void attention_run(struct model *m, const struct step *step, int32_t block)
@@ -229,8 +304,7 @@ void attention_run(struct model *m, const struct step *step, int32_t block)
     int32_t ratio = c->compress_ratios[block];
     struct place place = step_place(step, attention_kind(m, block));
     project(m, step, w, ratio, place);
-    for (int32_t i = 0; i < step->n_spans; i++)
-        attend(m, &step->spans[i], w, block, ratio);
+    stateful(m, step, block);
     struct grouped_params grouped = {
         /* (11), bf16 activations as in the published code */
         .w = w->wo_a,

@@ -11,22 +11,27 @@
  */
 #include "kernels/cuda/products.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/spans.cuh"
 
 #define HEAD_CHUNKS   (HEAD_DIM / CHUNK)
 #define SOFTMAX_SCALE 0.044194173824159216 /* HEAD_DIM^-0.5 */
 
 /* ---- keys ----------------------------------------------------------------------------------- */
 
+/* What both have of a sequence's state. */
+enum { RING, COMPRESSED };
+
 /* The entries that a query sees: window oldest first, then blocks upwards. */
 struct key_list {
+    const float *ring, *compressed;
     int64_t oldest;
     int32_t window, n;
     const int32_t *selected; /* NULL: every block */
 };
 
-static __device__ inline key_list keys_of(const attention_params &p, int64_t t)
+static __device__ inline key_list keys_of(const attention_params &p, const span_row &r, int64_t t)
 {
-    int64_t position = *p.at + t;
+    int64_t position = position_of(r);
     int64_t oldest = position >= SLIDING_WINDOW ? position - SLIDING_WINDOW + 1 : 0;
     int32_t window = (int32_t)(position - oldest + 1), blocks = 0;
     const int32_t *selected = NULL;
@@ -36,22 +41,23 @@ static __device__ inline key_list keys_of(const attention_params &p, int64_t t)
         blocks = p.n_selected[t];
         selected = p.selected + t * p.topk;
     }
-    return {oldest, window, window + blocks, selected};
+    const float *const *memory = r.state.memory;
+    return {memory[RING], memory[COMPRESSED], oldest, window, window + blocks, selected};
 }
 
 static __device__ inline const float *key_at(const attention_params &p, const key_list &keys,
                                              int32_t i)
 {
     if (i < keys.window)
-        return p.ring + (keys.oldest + i) % p.ring_slots * HEAD_DIM;
+        return keys.ring + (keys.oldest + i) % p.ring_slots * HEAD_DIM;
     int64_t block = i - keys.window;
-    return p.compressed + (keys.selected == NULL ? block : keys.selected[block]) * HEAD_DIM;
+    return keys.compressed + (keys.selected == NULL ? block : keys.selected[block]) * HEAD_DIM;
 }
 
 /* What a block knows of its work. */
 struct attend_params {
     struct attention_params p;
-    struct testimony say;
+    struct testimony say; /* of one sequence */
     int32_t token, parts; /* first token of the launch; parts of a token at most */
     int32_t part_keys;    /* keys of a part */
     float scale;
@@ -79,6 +85,13 @@ static __device__ inline state<T> *state_of(const attend_params &a, int32_t head
 {
     int64_t token = blockIdx.y;
     return (state<T> *)a.states + (token * a.p.heads + head) * a.parts + part;
+}
+
+/* In one thread of a sequence: of its first row. */
+static __device__ inline bool begins(const spans &spans, int64_t t)
+{
+    bool first = blockIdx.x == 0 && blockIdx.z == 0 && threadIdx.x == 0;
+    return first && span_row_of(spans, t).row == 0;
 }
 
 static __device__ inline int attention_row(const attend_params &a)
@@ -219,14 +232,15 @@ static __device__ void plain_store(const attend_params &a, int32_t head, const h
 
 /* grid: head groups, tokens, parts.  shared: tile [PLAIN_TILE, KEY_STRIDE], queries [heads, 512] */
 template <typename T>
-static __global__ void __launch_bounds__(PLAIN_WARPS *WARP) attend_plain(struct attend_params a)
+static __global__ void __launch_bounds__(PLAIN_WARPS *WARP)
+    attend_plain(struct attend_params a, const __grid_constant__ struct spans spans)
 {
     grid_begin();
     extern __shared__ float shared[];
     float *q = shared + PLAIN_TILE * KEY_STRIDE + warp_id() * WARP_HEADS * HEAD_DIM;
     int64_t t = a.token + (int32_t)blockIdx.y;
     int32_t head0 = (int32_t)blockIdx.x * PLAIN_HEADS + warp_id() * WARP_HEADS;
-    key_list keys = keys_of(a.p, t);
+    key_list keys = keys_of(a.p, span_row_of(spans, t), t);
     key_range part = part_of(a, keys);
     if (part.n <= 0)
         return;
@@ -245,7 +259,7 @@ static __global__ void __launch_bounds__(PLAIN_WARPS *WARP) attend_plain(struct 
         __syncthreads();
         tile_add<T>(q, shared, n, (T)a.scale, s);
     }
-    testify(a.say, first_thread(), attention_row(a), ATTN_FP32);
+    testify(a.say, begins(spans, t), attention_row(a), ATTN_FP32);
     for (int h = 0; h < WARP_HEADS; h++) {
         if (head0 + h < a.p.heads)
             plain_store<T>(a, head0 + h, s[h]);
@@ -378,14 +392,15 @@ static __device__ void mma_softmax(mma_shared &m, float s[2][4], int n, float sc
 }
 
 /* grid: head groups, tokens, parts */
-static __global__ void __launch_bounds__(MMA_WARPS *WARP) attend_mma(struct attend_params a)
+static __global__ void __launch_bounds__(MMA_WARPS *WARP)
+    attend_mma(struct attend_params a, const __grid_constant__ struct spans spans)
 {
     grid_begin();
     extern __shared__ float shared[];
     mma_shared &m = *(mma_shared *)shared;
     int64_t t = a.token + (int32_t)blockIdx.y;
     int32_t head0 = (int32_t)blockIdx.x * MMA_HEADS;
-    key_list keys = keys_of(a.p, t);
+    key_list keys = keys_of(a.p, span_row_of(spans, t), t);
     key_range part = part_of(a, keys);
     if (part.n <= 0)
         return;
@@ -409,18 +424,18 @@ static __global__ void __launch_bounds__(MMA_WARPS *WARP) attend_mma(struct atte
         }
         mma_values(m, acc);
     }
-    testify(a.say, first_thread(), attention_row(a),
+    testify(a.say, begins(spans, t), attention_row(a),
             a.part_keys == ATTN_SPLIT ? ATTN_BF16_SPLIT_K : ATTN_BF16);
-    for (int r = 0; r < 2; r++) {
-        int32_t head = head0 + lane_id() / 4 + 8 * r;
+    for (int half = 0; half < 2; half++) {
+        int32_t head = head0 + lane_id() / 4 + 8 * half;
         if (head >= a.p.heads)
             continue;
         state<float> *out = state_of<float>(a, head, (int32_t)blockIdx.z);
-        out->most = most[r], out->total = total[r];
+        out->most = most[half], out->total = total[half];
         for (int i = 0; i < CHUNK / 8; i++) {
             int at = warp_id() * CHUNK + 8 * i + lane_id() % 4 * 2;
-            out->values[at] = acc[i][2 * r];
-            out->values[at + 1] = acc[i][2 * r + 1];
+            out->values[at] = acc[i][2 * half];
+            out->values[at + 1] = acc[i][2 * half + 1];
         }
     }
 }
@@ -457,20 +472,21 @@ static __device__ void parts_add(const state<T> *s, int parts, T values[4], T *m
  */
 template <typename T>
 static __global__ void __launch_bounds__(HEAD_CHUNKS *WARP)
-    join_parts(const float *sink, struct attend_params a)
+    join_parts(const float *sink, struct attend_params a,
+               const __grid_constant__ struct spans spans)
 {
     grid_begin();
     int64_t t = a.token + (int32_t)blockIdx.y;
     int32_t head = (int32_t)blockIdx.x;
     T most, total, values[4] = {};
-    parts_add<T>(state_of<T>(a, head, 0), ceil_div(keys_of(a.p, t).n, a.part_keys), values, &most,
-                 &total);
+    int32_t n = keys_of(a.p, span_row_of(spans, t), t).n;
+    parts_add<T>(state_of<T>(a, head, 0), ceil_div(n, a.part_keys), values, &most, &total);
     double factor = 1.0 / ((double)total + exp((double)sink[head] - (double)most));
     float x[4];
     for (int i = 0; i < 4; i++)
         x[i] = (float)((double)values[i] * factor);
     enum round did = warp_round(a.p.round, x);
-    testify(a.say, first_thread(), ROW_ACT_STORE, value_of_round(did));
+    testify(a.say, begins(spans, t), ROW_ACT_STORE, value_of_round(did));
     if (warp_id() == HEAD_CHUNKS - 1)
         warp_rotate(x, a.p.rope + t * ROPE_ROW, a.p.round, true);
     store4(a.p.out + (t * a.p.heads + head) * HEAD_DIM + warp_id() * CHUNK + lane_id() * 4, x);
@@ -478,8 +494,8 @@ static __global__ void __launch_bounds__(HEAD_CHUNKS *WARP)
 
 /* What the three kinds of arithmetic differ in. */
 struct attend_kind {
-    void (*attend)(struct attend_params);
-    void (*join)(const float *sink, struct attend_params);
+    void (*attend)(struct attend_params, struct spans);
+    void (*join)(const float *sink, struct attend_params, struct spans);
     int32_t heads, threads, part_keys;
     size_t shared, state;
 };
@@ -513,29 +529,53 @@ static int32_t keys_max(const struct attention_params *p)
     return SLIDING_WINDOW + blocks;
 }
 
-void cuda_attention(struct backend *base, const struct attention_params *p)
+static void attention_run(struct cuda_backend *b, const void *params, const struct spans *spans)
 {
-    struct cuda_backend *b = cuda_of(base);
-    ASSERT(p->sink.store == STORE_F32 && p->sink.rows == p->heads);
-    ASSERT(p->ratio == 0 || p->ratio == RATIO_HCA || p->selected != NULL);
-    ASSERT(p->reach <= POSITIONS_MAX && p->topk <= INDEX_TOPK_MAX);
-    ASSERT(p->place.n_decode == 0 || p->place.n_decode == p->n);
+    const struct attention_params *p = (const struct attention_params *)params;
     attend_kind kind = kind_of(p);
     struct attend_params a = {*p, testimony_of(b, &p->place, p->n)};
     a.part_keys = kind.part_keys, a.states = b->attention_states;
     a.scale = p->q_scaled ? 1.0f : (float)SOFTMAX_SCALE;
     a.parts = ceil_div(keys_max(p), kind.part_keys);
     size_t bytes = kind.state * (size_t)p->heads * (size_t)a.parts; /* of a token */
-    int32_t held = (int32_t)(ATTENTION_STATES_BYTES / bytes);
+    int32_t held = (int32_t)(ATTENTION_STATES_BYTES / bytes), rows = spans_rows(*spans);
     ASSERT(held >= 1);
     CUDA_CHECK(cudaFuncSetAttribute(kind.attend, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     (int)kind.shared));
-    for (a.token = 0; a.token < p->n; a.token += held) {
-        unsigned n = (unsigned)(p->n - a.token < held ? p->n - a.token : held);
+    for (a.token = 0; a.token < rows; a.token += held) {
+        unsigned n = (unsigned)(rows - a.token < held ? rows - a.token : held);
         dim3 grid((unsigned)ceil_div(p->heads, kind.heads), n, (unsigned)a.parts);
-        launch(b, "attend", kind.attend, grid, (unsigned)kind.threads, kind.shared, a);
+        launch(b, "attend", kind.attend, grid, (unsigned)kind.threads, kind.shared, a, *spans);
         launch(b, "join_parts", kind.join, dim3((unsigned)p->heads, n), HEAD_CHUNKS * WARP, 0,
-               weight_floats(b, &p->sink), a);
-        a.say.n = a.say.place.n_decode = 0; /* one call of the operation */
+               weight_floats(b, &p->sink), a, *spans);
     }
+}
+
+static const struct span_operation ATTENTION = {
+    attention_run,
+    sizeof(struct attention_params),
+    {MEMBER(attention_params, sink), MEMBER(attention_params, heads),
+     MEMBER(attention_params, ring_slots), MEMBER(attention_params, ratio),
+     MEMBER(attention_params, topk), MEMBER(attention_params, place),
+     MEMBER(attention_params, math), MEMBER(attention_params, q_scaled),
+     MEMBER(attention_params, round), MEMBER(attention_params, precise)},
+    offsetof(struct attention_params, reach)};
+
+void cuda_attention(struct backend *base, const struct attention_params *p)
+{
+    ASSERT(p->sink.store == STORE_F32 && p->sink.rows == p->heads);
+    ASSERT(p->ratio == 0 || p->ratio == RATIO_HCA || p->selected != NULL);
+    ASSERT(p->reach <= POSITIONS_MAX && p->topk <= INDEX_TOPK_MAX);
+    ASSERT(p->place.n_decode == 0 || p->place.n_decode == p->n);
+    size_t n = (size_t)p->n, chosen = p->selected == NULL ? 0 : n * sizeof(int32_t);
+    size_t row = n * (size_t)p->heads * HEAD_DIM * sizeof(float);
+    struct span_call call = {&ATTENTION, p, p->n, {p->at}};
+    call.state.memory[RING] = (float *)p->ring;
+    call.state.memory[COMPRESSED] = (float *)p->compressed;
+    call.rows[0] = {p->q, row};
+    call.rows[1] = {p->out, row};
+    call.rows[2] = {p->selected, chosen * (size_t)p->topk};
+    call.rows[3] = {p->n_selected, chosen};
+    call.rows[4] = {p->rope, n * ROPE_ROW * sizeof *p->rope};
+    spans_call(cuda_of(base), &call);
 }

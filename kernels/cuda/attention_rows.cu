@@ -3,6 +3,7 @@
  * A warp holds a head: four chunks of 128 channels.
  */
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/spans.cuh"
 
 #define HEAD_CHUNKS (HEAD_DIM / CHUNK)
 
@@ -116,27 +117,48 @@ void cuda_query(struct backend *base, const struct query_params *p)
 }
 
 /* One warp a token. */
-static __global__ void kv_tokens(const void *weight, struct kv_store_params p, struct testimony say,
+static __global__ void kv_tokens(const void *weight, struct kv_store_params p,
+                                 const __grid_constant__ struct spans spans, struct testimony say,
                                  bool beside)
 {
     grid_begin(beside);
-    int64_t t = blockIdx.x, slot = (*p.at + t) % p.ring_slots;
-    float x[HEAD_CHUNKS][4];
+    int64_t t = blockIdx.x;
+    span_row r = span_row_of(spans, t);
+    float x[HEAD_CHUNKS][4], *ring = r.state.memory[0];
     load_head(p.kv + t * HEAD_DIM, x);
     enum round all = warp_norm<HEAD_CHUNKS>(x, weight, p.round);
     warp_rotate(x[HEAD_CHUNKS - 1], p.rope + t * ROPE_ROW, p.round, false);
-    testify_entry(say, first_thread(), all, warp_round_nope<HEAD_CHUNKS>(p.round_nope, x));
-    store_head(p.ring + slot * HEAD_DIM, x);
+    testify_entry(say, threadIdx.x == 0 && r.row == 0, all,
+                  warp_round_nope<HEAD_CHUNKS>(p.round_nope, x));
+    store_head(ring + position_of(r) % p.ring_slots * HEAD_DIM, x);
     grid_end(beside);
 }
 
+static void kv_run(struct cuda_backend *b, const void *params, const struct spans *spans)
+{
+    const struct kv_store_params *p = (const struct kv_store_params *)params;
+    size_t rows = (size_t)spans_rows(*spans);
+    struct footprint f = {};
+    f.reads[0] = {p->kv, sizeof(float) * rows * HEAD_DIM};
+    f.writes[0] = spans_cover(spans, 0, sizeof(float) * (size_t)p->ring_slots * HEAD_DIM);
+    launch_beside(b, f, "kv_tokens", kv_tokens, (unsigned)rows, WARP, 0,
+                  weight_get(b, &p->weight).data, *p, *spans, testimony_of(b, &p->place, p->n));
+}
+
+static const struct span_operation KV_STORE = {
+    kv_run,
+    sizeof(struct kv_store_params),
+    {MEMBER(kv_store_params, weight), MEMBER(kv_store_params, place),
+     MEMBER(kv_store_params, round), MEMBER(kv_store_params, round_nope),
+     MEMBER(kv_store_params, ring_slots)},
+    0};
+
 void cuda_kv_store(struct backend *base, const struct kv_store_params *p)
 {
-    struct cuda_backend *b = cuda_of(base);
     ASSERT(p->ring_slots >= SLIDING_WINDOW - 1 + p->n); /* nothing a query of this step needs */
-    struct footprint f = {};
-    f.reads[0] = {p->kv, sizeof(float) * (size_t)p->n * HEAD_DIM};
-    f.writes[0] = {p->ring, sizeof(float) * (size_t)p->ring_slots * HEAD_DIM};
-    launch_beside(b, f, "kv_tokens", kv_tokens, (unsigned)p->n, WARP, 0,
-                  weight_get(b, &p->weight).data, *p, testimony_of(b, &p->place, p->n));
+    size_t n = (size_t)p->n;
+    struct span_call call = {&KV_STORE, p, p->n, {p->at, {p->ring}}};
+    call.rows[0] = {p->kv, n * HEAD_DIM * sizeof *p->kv};
+    call.rows[1] = {p->rope, n * ROPE_ROW * sizeof *p->rope};
+    spans_call(cuda_of(base), &call);
 }

@@ -1,5 +1,6 @@
 /* The CUDA backend as an object: the device, scratch memory, plain memory, the table, the timer. */
 #include "kernels/cuda/peers.cuh"
+#include "kernels/cuda/spans.cuh"
 #include "kernels/fault.h"
 
 #include <stdio.h>
@@ -81,6 +82,7 @@ static void destroy(struct backend *base)
     peers_destroy(b->peers);
     recordings_destroy(b->recordings);
     products_destroy(b->held);
+    spans_destroy(b->spans);
     weight_map_destroy(b->weights);
     CUDA_CHECK(cudaFree(b->scratch));
     CUDA_CHECK(cudaStreamDestroy(b->stream));
@@ -237,6 +239,7 @@ struct backend *backend_cuda_create(int device, const struct backend_limits *lim
     b->weights = weight_map_create();
     b->recordings = recordings_create();
     b->held = products_create();
+    b->spans = spans_create();
     return &b->base;
 }
 

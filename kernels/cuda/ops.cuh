@@ -73,6 +73,7 @@ struct footprint {
 #define OPEN_MAX 6
 
 struct product_launch;
+struct span_calls;
 
 struct cuda_backend {
     struct backend base; /* first */
@@ -80,6 +81,8 @@ struct cuda_backend {
     cudaStream_t stream;             /* everybody else's is stream_of */
     struct product_launch *held;     /* owns; products that wait for others of the same row */
     bool holds;                      /* any */
+    struct span_calls *spans;        /* owns; calls that wait for those of other sequences */
+    bool holds_spans;                /* any; never both */
     struct footprint open[OPEN_MAX]; /* of the last kernels: those that may run */
     int n_open;                      /* 0: one without a footprint may run */
     char variant[64];
@@ -142,14 +145,17 @@ static inline void launched(const char *kernel)
     cuda_check(cudaPeekAtLastError(), kernel, "launch", 0);
 }
 
-/* Enqueues the products that are held back, if any (products.cu). */
+/* Enqueue what is held back (products.cu, spans.cu). */
 void products_release(struct cuda_backend *b);
+void spans_release(struct cuda_backend *b);
 
 /* The stream, with everything on it that was asked for before. */
 static inline cudaStream_t stream_of(struct cuda_backend *b)
 {
     if (b->holds)
         products_release(b);
+    if (b->holds_spans)
+        spans_release(b);
     return b->stream;
 }
 

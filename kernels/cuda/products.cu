@@ -602,8 +602,8 @@ static bool held_fits(const struct product_launch *held, const struct product_la
 
 static void products_hold(struct cuda_backend *b, const struct product_launch *more)
 {
-    if (b->holds && !held_fits(b->held, more))
-        products_release(b);
+    if (!b->holds || !held_fits(b->held, more))
+        (void)stream_of(b);
     if (!b->holds) {
         *b->held = *more;
         b->holds = true;

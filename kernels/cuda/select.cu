@@ -7,6 +7,7 @@
  * select), and written in order by counting what stands in front.
  */
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/spans.cuh"
 
 /* Keys of a block when four threads share one, and when none is shared. */
 #define SHARED_KEYS 32
@@ -18,9 +19,9 @@
 #define RADIX_BITS     8
 #define RADIX_BINS     (1 << RADIX_BITS)
 
-static __device__ inline int32_t visible_blocks(const index_select_params &p, int32_t token)
+static __device__ inline int32_t visible_blocks(const span_row &r)
 {
-    return (int32_t)(((int64_t)*p.at + token + 1) / RATIO_CSA);
+    return (int32_t)((position_of(r) + 1) / RATIO_CSA);
 }
 
 /* ---- scores --------------------------------------------------------------------------------- */
@@ -76,14 +77,15 @@ static __device__ double add_heads_bf16(const index_select_params &p, const floa
  * grid: keys / KEYS, tokens from `token` on.  shared: queries [heads, INDEX_HEAD_DIM] */
 template <typename T, bool BF16, int KEYS, int SHARES>
 static __global__ void __launch_bounds__(KEYS *SHARES)
-    score_keys(struct index_select_params p, int32_t token, int32_t stride, double *scores,
-               struct testimony say)
+    score_keys(struct index_select_params p, const __grid_constant__ struct spans spans,
+               int32_t token, int32_t stride, double *scores, struct testimony say)
 {
     grid_begin();
     extern __shared__ float queries[];
     __shared__ double parts[QUARTERS][KEYS];
     int64_t t = token + (int32_t)blockIdx.y;
-    int32_t key0 = (int32_t)blockIdx.x * KEYS, n = visible_blocks(p, (int32_t)t);
+    span_row r = span_row_of(spans, t);
+    int32_t key0 = (int32_t)blockIdx.x * KEYS, n = visible_blocks(r);
     int32_t mine = warp_id() % (KEYS / WARP) * WARP + lane_id();
     int32_t share = warp_id() / (KEYS / WARP), each = ceil_div(p.heads, QUARTERS);
     if (key0 >= n || n <= p.topk) /* all of a few are selected, whatever they score */
@@ -92,7 +94,7 @@ static __global__ void __launch_bounds__(KEYS *SHARES)
         *(float4 *)(queries + i) = *(const float4 *)(p.q + t * p.heads * INDEX_HEAD_DIM + i);
     __syncthreads();
     float k[INDEX_HEAD_DIM];
-    const float *row = p.keys + (int64_t)min(key0 + mine, n - 1) * INDEX_HEAD_DIM;
+    const float *row = r.state.memory[0] + (int64_t)min(key0 + mine, n - 1) * INDEX_HEAD_DIM;
 #pragma unroll
     for (int c = 0; c < INDEX_HEAD_DIM; c += 4)
         load4(row + c, k + c);
@@ -103,8 +105,8 @@ static __global__ void __launch_bounds__(KEYS *SHARES)
                                     : add_heads<T>(p, queries, weights, k, heads);
     }
     __syncthreads();
-    /* the last token sees the most: its first block always scores */
-    bool first = t == p.n - 1 && blockIdx.x == 0 && threadIdx.x == 0;
+    /* a sequence's last token sees the most: its first block always scores */
+    bool first = r.row == p.n - 1 && blockIdx.x == 0 && threadIdx.x == 0;
     testify(say, first, ROW_INDEX_SCORE, BF16 ? INDEX_SCORE_BF16 : INDEX_SCORE_FP32);
     if (share != 0 || key0 + mine >= n)
         return;
@@ -200,13 +202,14 @@ static __device__ void write_best(const double *score, int32_t n, uint64_t prefi
 /* One block a token. */
 template <bool EXACT>
 static __global__ void __launch_bounds__(SELECT_THREADS)
-    select_best(struct index_select_params p, int32_t token, int32_t stride, const double *scores,
-                struct testimony say)
+    select_best(struct index_select_params p, const __grid_constant__ struct spans spans,
+                int32_t token, int32_t stride, const double *scores, struct testimony say)
 {
     grid_begin();
     __shared__ int32_t bins[RADIX_BINS], shared[SELECT_THREADS], bin, wanted;
     int64_t t = token + (int32_t)blockIdx.x;
-    int32_t n = visible_blocks(p, (int32_t)t), *out = p.selected + t * p.topk;
+    span_row r = span_row_of(spans, t);
+    int32_t n = visible_blocks(r), *out = p.selected + t * p.topk;
     const double *score = scores + (int64_t)blockIdx.x * stride;
     if (threadIdx.x == 0)
         p.n_selected[t] = min(n, p.topk);
@@ -239,11 +242,12 @@ static __global__ void __launch_bounds__(SELECT_THREADS)
             break;
     }
     write_best<EXACT>(score, n, prefix, mask, wanted, shared, out);
-    testify(say, t == p.n - 1 && threadIdx.x == 0, ROW_INDEX_TOPK,
+    testify(say, r.row == p.n - 1 && threadIdx.x == 0, ROW_INDEX_TOPK,
             EXACT ? INDEX_TOPK_EXACT : INDEX_TOPK_APPROXIMATE);
 }
 
-typedef void score_fn(struct index_select_params, int32_t, int32_t, double *, struct testimony);
+typedef void score_fn(struct index_select_params, struct spans, int32_t, int32_t, double *,
+                      struct testimony);
 
 template <bool BF16> static score_fn *score_kernel(bool precise, bool alone)
 {
@@ -253,29 +257,49 @@ template <bool BF16> static score_fn *score_kernel(bool precise, bool alone)
                  : score_keys<float, BF16, SHARED_KEYS, QUARTERS>;
 }
 
-void cuda_index_select(struct backend *base, const struct index_select_params *p)
+static void select_run(struct cuda_backend *b, const void *params, const struct spans *spans)
 {
-    struct cuda_backend *b = cuda_of(base);
-    ASSERT(p->topk >= 1 && p->topk <= b->limits.topk && p->heads <= b->limits.index_heads);
-    ASSERT(p->reach <= POSITIONS_MAX && p->heads <= INDEX_HEADS_MAX);
-    int32_t most = p->reach / RATIO_CSA;
+    const struct index_select_params *p = (const struct index_select_params *)params;
+    int32_t most = p->reach / RATIO_CSA, rows = spans_rows(*spans);
     int32_t stride = most > p->topk ? ceil_div(most, ALONE_KEYS) * ALONE_KEYS : 1;
     int32_t held = INDEX_SCORES_MAX / stride;
     size_t shared = (size_t)p->heads * INDEX_HEAD_DIM * sizeof(float);
-    bool alone = !p->precise && p->n >= ALONE_TOKENS;
+    bool alone = !p->precise && rows >= ALONE_TOKENS;
     int32_t keys = alone ? ALONE_KEYS : SHARED_KEYS, threads = alone ? keys : keys * QUARTERS;
     auto score = p->score == INDEX_SCORE_BF16 ? score_kernel<true>(p->precise, alone)
                                               : score_kernel<false>(p->precise, alone);
     auto select = p->choice == INDEX_TOPK_EXACT ? select_best<true> : select_best<false>;
     struct testimony say = testimony_of(b, &p->place, p->n);
-    for (int32_t token = 0; token < p->n; token += held) {
-        int32_t n = p->n - token < held ? p->n - token : held;
+    for (int32_t token = 0; token < rows; token += held) {
+        int32_t n = rows - token < held ? rows - token : held;
         if (most > p->topk) { /* else everything visible is selected, whatever it scores */
             dim3 grid((unsigned)(stride / keys), (unsigned)n);
-            launch(b, "score_keys", score, grid, (unsigned)threads, shared, *p, token, stride,
-                   b->index_scores, say);
+            launch(b, "score_keys", score, grid, (unsigned)threads, shared, *p, *spans, token,
+                   stride, b->index_scores, say);
         }
-        launch(b, "select_best", select, (unsigned)n, SELECT_THREADS, 0, *p, token, stride,
+        launch(b, "select_best", select, (unsigned)n, SELECT_THREADS, 0, *p, *spans, token, stride,
                b->index_scores, say);
     }
+}
+
+static const struct span_operation SELECT = {
+    select_run,
+    sizeof(struct index_select_params),
+    {MEMBER(index_select_params, heads), MEMBER(index_select_params, topk),
+     MEMBER(index_select_params, place), MEMBER(index_select_params, score),
+     MEMBER(index_select_params, choice), MEMBER(index_select_params, precise)},
+    offsetof(struct index_select_params, reach)};
+
+void cuda_index_select(struct backend *base, const struct index_select_params *p)
+{
+    struct cuda_backend *b = cuda_of(base);
+    ASSERT(p->topk >= 1 && p->topk <= b->limits.topk && p->heads <= b->limits.index_heads);
+    ASSERT(p->reach <= POSITIONS_MAX && p->heads <= INDEX_HEADS_MAX);
+    size_t n = (size_t)p->n, heads = n * (size_t)p->heads;
+    struct span_call call = {&SELECT, p, p->n, {p->at, {(float *)p->keys}}};
+    call.rows[0] = {p->q, heads * INDEX_HEAD_DIM * sizeof *p->q};
+    call.rows[1] = {p->weights, heads * sizeof *p->weights};
+    call.rows[2] = {p->selected, n * (size_t)p->topk * sizeof *p->selected};
+    call.rows[3] = {p->n_selected, n * sizeof *p->n_selected};
+    spans_call(b, &call);
 }

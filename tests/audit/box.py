@@ -36,15 +36,15 @@ class Box:
         self.process.stdout.close()
         self.log.close()
 
-    def answer(self, line, file=""):
-        """-> the whole answer of one command; `file` is what a console gets on its input"""
+    def answer(self, line):
+        """-> the whole answer of one command"""
         run = subprocess.run([CONSOLE, "--socket", self.socket, "--wait", "60", "--json", "-c", line],
-                             input=file, capture_output=True, text=True, timeout=SECONDS)
+                             capture_output=True, text=True, timeout=SECONDS)
         return json.loads(run.stdout)
 
-    def ask(self, line, file=""):
+    def ask(self, line):
         """-> the data of a command that goes well"""
-        answer = self.answer(line, file)
+        answer = self.answer(line)
         if not answer["ok"]:
             raise RuntimeError(f"{line}: {answer['text']}")
         return answer["data"]

@@ -1,7 +1,7 @@
 /*
  * Every operation of the GPU backend against the CPU backend with sums in double: random inputs,
  * odd sizes, poisoned outputs, both families of numerics.  Then what must be the same bits
- * (alone.c). Prints TAP.
+ * (alone.c, spans.c). Prints TAP.
  *
  *   ops [WORD]   only the cases whose name contains WORD
  */
@@ -745,6 +745,7 @@ int main(int argc, char **argv)
         if (strstr(TESTS[i].name, word) != NULL)
             report(test_run(cpu, gpu, &TESTS[i]), TESTS[i].name);
     }
+    spans_run(gpu, word, report);
     if (*word == '\0') {
         alone_run(gpu, report);
         report(change_is_seen(cpu, gpu), "control: a changed value is seen");
