@@ -295,6 +295,8 @@
 #define ADMIN_CLIENTS_MAX 8
 /* From accept to the last byte of the answer, without the time of a job. */
 #define ADMIN_WAIT_MS_MAX 2000
+/* The same where a file follows the request: GOLDEN_BYTES_MAX over 2 Mbit/s. */
+#define ADMIN_FILE_MS_MAX 35000
 /* A ranking of the embedded model under QEMU without KVM takes most of this. */
 #define ADMIN_JOB_MS_MAX  3600000
 #define ADMIN_JOB_LOOK_MS 100 /* how often a job is looked at that somebody waits for */
@@ -467,12 +469,13 @@
 /* Last tokens of a text that are decoded while logits are compared. */
 #define AUDIT_DECODED 48
 /* Golden files (engine/audit/golden.h): how many an audit takes, their texts, the likeliest ids of
- * a row, who made them, and their bytes: 2,048 rows of 64 ids have 4 MB. */
+ * a row, who made them, and their bytes: 2,048 rows of 64 ids have 4 MB, with blanks as some
+ * programs write them half as much again. */
 #define GOLDEN_FILES_MAX  4
 #define GOLDEN_TOKENS_MAX 2048
 #define GOLDEN_TOP_MAX    64
 #define GOLDEN_MADE_BYTES 256
-#define GOLDEN_BYTES_MAX  (16 << 20)
+#define GOLDEN_BYTES_MAX  (8 << 20)
 /* What a row's probabilities may miss of 1: six digits of 64 of them. */
 #define GOLDEN_SUM_OFF 1e-4
 /* Mass that is no tail but what rounding leaves. */

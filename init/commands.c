@@ -30,11 +30,11 @@ static const struct command COMMANDS[] = {
     {"metrics", TARGET_ENGINE, ROLE_VIEWER, "*", false, NULL, NULL, "",
      "counts as Prometheus reads them"},
     {"audit", TARGET_ENGINE, ROLE_OPERATOR, "- list status history report diff pins key", false,
-     NULL, "status",
+     "golden", "status",
      "all | soak | prove | prompt | floor | replay | logits | tools | recall | needle | rank "
      "[--budget B] [--profile P] [--seed N] [--exclusive] | isolate --test T | status | abort | "
      "history | report N | diff N N | list | schedule daily HH:MM BUDGET | schedule off | "
-     "pin REQUEST-ID|next | pins | unpin REQUEST-ID|next | key",
+     "pin REQUEST-ID|next | pins | unpin REQUEST-ID|next | key | golden <FILE | no-golden",
      "whether the profile still remembers, and which row broke it"},
     {"claim", TARGET_INIT, ROLE_ADMIN, "*", false, NULL, NULL, "",
      "whether the box is somebody's, or how it becomes so"},

@@ -124,12 +124,18 @@ static bool run_single(const struct console *c, const char *who, const char *pat
     return print_answer(c, who, ask(c, &client, path, request));
 }
 
+/* Whether a file follows what is asked. */
+static bool sends_file(const struct command *command, const struct request *request)
+{
+    const char *verb = request->count == 1 ? "" : request->word[1];
+    return command->takes != NULL && strcmp(command->takes, verb) == 0;
+}
+
 /* A file comes through the input of an SSH command: there is none that could be named in here. */
 static bool run_stream(const struct console *c, const struct command *command, const char *who,
                        const char *path, const struct request *request)
 {
-    const char *verb = request->count == 1 ? "" : request->word[1];
-    bool sends = command->takes != NULL && strcmp(command->takes, verb) == 0;
+    bool sends = sends_file(command, request);
     if (sends && (!c->alone || isatty(STDIN_FILENO))) {
         print_failure(c, command->name,
                       "a file is sent from another machine, as help says: ssh BOX COMMAND <FILE");
@@ -341,7 +347,8 @@ static bool pass_on(const struct console *asked, const struct command *command,
         print_failure(c, who, "no socket given");
         return false;
     }
-    if (target == TARGET_UPDATER || target == TARGET_TLS || target == TARGET_MODELS)
+    if (target == TARGET_UPDATER || target == TARGET_TLS || target == TARGET_MODELS ||
+        sends_file(command, request))
         return run_stream(c, command, who, path, request);
     return run_single(c, who, path, request);
 }

@@ -30,6 +30,8 @@ struct client {
     int64_t deadline_ms;
     uint64_t job; /* whose result is the answer; 0: none */
     size_t n_in, n_sent;
+    size_t line, file_max;                /* bytes of a line behind which a file follows; 0 */
+    struct buf file;                      /* owns */
     struct buf out;                       /* owns; the answer, empty until the line is whole */
     char in[ADMIN_REQUEST_BYTES_MAX + 1]; /* one more than a request may have, to see that it is */
 };
@@ -52,8 +54,56 @@ static void client_close(struct client *c)
     if (c->out.cap > 0)
         sodium_memzero(c->out.data, c->out.cap); /* it may have shown a new key */
     buf_free(&c->out);
-    c->n_in = c->n_sent = 0;
+    buf_free(&c->file);
+    c->n_in = c->n_sent = c->line = c->file_max = 0;
     c->job = 0;
+}
+
+static void client_answer(struct admin *a, struct client *c)
+{
+    c->job = admin_answer(&a->scope, (clock_ms() - a->started_ms) / 1000, c->in, c->line, &c->file,
+                          &c->out);
+    if (c->job != 0)
+        c->deadline_ms = clock_ms() + ADMIN_JOB_MS_MAX;
+    buf_free(&c->file);
+}
+
+static void file_add(struct client *c, const char *bytes, size_t n)
+{
+    if (n > c->file_max - c->file.len)
+        admin_refuse(&c->out, "the file is larger than one may be");
+    else
+        buf_add(&c->file, bytes, n);
+}
+
+/* What follows the line, until the sender's end. */
+static void client_read_file(struct admin *a, struct client *c)
+{
+    char bytes[ADMIN_REQUEST_BYTES_MAX];
+    ssize_t n = recv(c->fd, bytes, sizeof bytes, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n < 0)
+        client_close(c);
+    else if (n > 0)
+        file_add(c, bytes, (size_t)n);
+    else
+        client_answer(a, c);
+}
+
+static void client_take_line(struct admin *a, struct client *c, size_t line)
+{
+    c->line = line;
+    c->file_max = admin_file_max(c->in, line);
+    size_t more = c->n_in - line - 1;
+    if (c->file_max > 0) {
+        c->deadline_ms = clock_ms() + ADMIN_FILE_MS_MAX;
+        file_add(c, c->in + line + 1, more);
+    } else if (more > 0) {
+        admin_refuse(&c->out, "one request a connection");
+    } else {
+        client_answer(a, c);
+    }
 }
 
 static void client_read(struct admin *a, struct client *c)
@@ -74,12 +124,8 @@ static void client_read(struct admin *a, struct client *c)
         client_close(c);
     else if (newline == NULL && n == 0)
         admin_refuse(&c->out, "the request has no end of line");
-    else if (newline != NULL && line + 1 < c->n_in)
-        admin_refuse(&c->out, "one request a connection");
     else if (newline != NULL)
-        c->job = admin_answer(&a->scope, (clock_ms() - a->started_ms) / 1000, c->in, line, &c->out);
-    if (c->job != 0)
-        c->deadline_ms = clock_ms() + ADMIN_JOB_MS_MAX;
+        client_take_line(a, c, line);
 }
 
 static void client_write(struct client *c)
@@ -188,6 +234,8 @@ static void *run(void *context)
                 client_close(c); /* hung up; the job goes on */
             else if (c->out.len > 0)
                 client_write(c);
+            else if (c->file_max > 0)
+                client_read_file(a, c);
             else
                 client_read(a, c);
         }

@@ -1,8 +1,9 @@
 /*
  * The engine's admin socket: a unix stream socket for root or the engine's own user.  One request
  * is one line of JSON {"command":"keys","args":["list"]}, one answer one line
- * {"ok":true,"text":"..", "data":{..}} or {"ok":false,"text":"reason"}; then the server closes. One
- * thread polls a fixed number of clients, each with a deadline, so that none holds up another; who
+ * {"ok":true,"text":"..", "data":{..}} or {"ok":false,"text":"reason"}; then the server closes. A
+ * file may follow the line of a few requests, until the sender's end (audit golden).  One thread
+ * polls a fixed number of clients, each with a deadline, so that none holds up another; who
  * asked for a job that takes longer is answered when it is done.
  * Commands are a table in admin_commands.c.  Knows no HTTP and sees no prompt.
  */

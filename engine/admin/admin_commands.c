@@ -465,6 +465,20 @@ static const char *take_apart(struct json_object *request, const char **command,
     return *command == NULL ? "command: is missing" : NULL;
 }
 
+size_t admin_file_max(const char *line, size_t len)
+{
+    struct json_object *request = NULL;
+    struct error err;
+    struct call call = {0};
+    const char *command;
+    size_t most = 0;
+    if (json_parse(line, len, &request, NULL, &err) == OK &&
+        take_apart(request, &command, &call) == NULL && strcmp(command, "audit") == 0)
+        most = audit_file_max(&call);
+    json_object_put(request);
+    return most;
+}
+
 void admin_refuse(struct buf *out, const char *reason)
 {
     buf_puts(out, "{\"ok\": false, \"text\": ");
@@ -486,7 +500,7 @@ static void answer_dump(struct buf *out, bool ok, struct buf *text, const struct
 }
 
 uint64_t admin_answer(const struct admin_scope *scope, long long uptime_s, const char *line,
-                      size_t len, struct buf *out)
+                      size_t len, const struct buf *file, struct buf *out)
 {
     struct json_object *request = NULL;
     struct error err;
@@ -494,7 +508,7 @@ uint64_t admin_answer(const struct admin_scope *scope, long long uptime_s, const
         admin_refuse(out, err.text);
         return 0;
     }
-    struct call call = {.scope = scope, .uptime_s = uptime_s};
+    struct call call = {.scope = scope, .uptime_s = uptime_s, .file = file};
     const char *command;
     const char *wrong = take_apart(request, &command, &call);
     bool ok = wrong == NULL && run_command(&call, command);

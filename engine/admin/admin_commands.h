@@ -14,11 +14,15 @@
 /**
  * Carries out one request and appends its answer, newline included.  Any bytes may come in; an
  * answer is always given, or comes from a job.
+ * `file` is what came behind its line, empty unless admin_file_max lets one follow.
  * @unit uptime_s: seconds since admin_start
  * @return the job whose result is the answer (admin_answer_job); 0: it is in `out`
  */
 uint64_t admin_answer(const struct admin_scope *scope, long long uptime_s, const char *line,
-                      size_t len, struct buf *out);
+                      size_t len, const struct buf *file, struct buf *out);
+
+/** Bytes of the file that may follow a request line, until the sender's end; 0: none does. */
+size_t admin_file_max(const char *line, size_t len);
 
 /** Appends the answer of a job.  @return false: it runs still */
 bool admin_answer_job(const struct admin_scope *scope, uint64_t job, struct buf *out);

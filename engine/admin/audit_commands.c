@@ -175,6 +175,36 @@ static bool run_abort(struct call *call)
     return true;
 }
 
+/* ---- golden files ---------------------------------------------------------------------------- */
+
+static bool run_golden(struct call *call)
+{
+    struct error err;
+    struct buf golden = {0};
+    if (auditor_golden_put(call->scope->auditor, call->file, &err) != OK)
+        return refuse(call, &err);
+    auditor_golden_print(call->scope->auditor, &golden);
+    buf_printf(&call->text, "logits are held against it from the next audit on: %s\n",
+               buf_cstr(&golden));
+    buf_puts(&call->data, "{\"golden\": ");
+    json_dump_string(&call->data, golden.data, golden.len);
+    buf_puts(&call->data, "}");
+    log_line(LOG_LEVEL_INFO, "audit", "golden file: %s", buf_cstr(&golden));
+    buf_free(&golden);
+    return true;
+}
+
+static bool run_no_golden(struct call *call)
+{
+    struct error err;
+    if (auditor_golden_remove(call->scope->auditor, &err) != OK)
+        return refuse(call, &err);
+    buf_puts(&call->text, "the golden file is gone\n");
+    buf_puts(&call->data, "{}");
+    log_line(LOG_LEVEL_INFO, "audit", "golden file: removed");
+    return true;
+}
+
 /* ---- the flight recorder --------------------------------------------------------------------- */
 
 static bool run_pin(struct call *call)
@@ -471,19 +501,40 @@ static const struct {
     const char *verb, *args;
     int n_min, n_max; /* words behind the verb */
     bool (*run)(struct call *call);
+    size_t file_max; /* bytes of the file that follows; 0: none does */
 } VERBS[] = {
-    {"list", "", 0, 0, run_list},
-    {"status", "", 0, 0, run_status},
-    {"abort", "", 0, 0, run_abort},
-    {"history", "", 0, 0, run_history},
-    {"report", " [ID] [--json | --html]", 0, 2, run_report},
-    {"diff", " ID ID", 2, 2, run_diff},
-    {"key", "", 0, 0, run_key},
-    {"pin", " REQUEST-ID|next", 1, 1, run_pin},
-    {"unpin", " REQUEST-ID|next", 1, 1, run_unpin},
-    {"pins", "", 0, 0, run_pins},
-    {"schedule", " daily HH:MM BUDGET|off", 1, 3, run_schedule},
+    {"list", "", 0, 0, run_list, 0},
+    {"status", "", 0, 0, run_status, 0},
+    {"abort", "", 0, 0, run_abort, 0},
+    {"history", "", 0, 0, run_history, 0},
+    {"report", " [ID] [--json | --html]", 0, 2, run_report, 0},
+    {"diff", " ID ID", 2, 2, run_diff, 0},
+    {"key", "", 0, 0, run_key, 0},
+    {"pin", " REQUEST-ID|next", 1, 1, run_pin, 0},
+    {"unpin", " REQUEST-ID|next", 1, 1, run_unpin, 0},
+    {"pins", "", 0, 0, run_pins, 0},
+    {"schedule", " daily HH:MM BUDGET|off", 1, 3, run_schedule, 0},
+    {"golden", " <FILE", 0, 0, run_golden, GOLDEN_BYTES_MAX},
+    {"no-golden", "", 0, 0, run_no_golden, 0},
 };
+#define VERBS_N (sizeof VERBS / sizeof VERBS[0])
+
+/* @return the place in VERBS of what is asked, or VERBS_N */
+static size_t verb_find(const struct call *call)
+{
+    size_t i = 0;
+    int n = call->n_args - 1;
+    while (i < VERBS_N &&
+           (n < VERBS[i].n_min || n > VERBS[i].n_max || strcmp(VERBS[i].verb, call->args[0]) != 0))
+        i++;
+    return i;
+}
+
+size_t audit_file_max(const struct call *call)
+{
+    size_t i = verb_find(call);
+    return i < VERBS_N ? VERBS[i].file_max : 0;
+}
 
 bool run_audit(struct call *call)
 {
@@ -496,15 +547,13 @@ bool run_audit(struct call *call)
                  "or it can not be used (see the log)");
         return false;
     }
-    for (size_t i = 0; i < sizeof VERBS / sizeof VERBS[0]; i++) {
-        int n = call->n_args - 1;
-        if (strcmp(VERBS[i].verb, verb) == 0 && n >= VERBS[i].n_min && n <= VERBS[i].n_max)
-            return VERBS[i].run(call);
-    }
+    size_t at = verb_find(call);
+    if (at < VERBS_N)
+        return VERBS[at].run(call);
     if (strcmp(verb, ISOLATE) == 0 || audit_order_what(&order, verb, NULL, &err) == OK)
         return run_begin(call);
     buf_puts(&call->text, "usage: ");
-    for (size_t i = 0; i < sizeof VERBS / sizeof VERBS[0]; i++)
+    for (size_t i = 0; i < VERBS_N; i++)
         buf_printf(&call->text, "audit %s%s | ", VERBS[i].verb, VERBS[i].args);
     buf_puts(&call->text, "audit ");
     audit_order_words(&call->text);

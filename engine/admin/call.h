@@ -18,9 +18,10 @@ struct call {
     long long uptime_s;
     const char *args[ADMIN_ARGS_MAX]; /* borrows; NUL-terminated, without control characters */
     int n_args;
-    int listed;            /* elements of the list that is being written */
-    uint64_t job;          /* not 0: the answer is the result of this job (control_take) */
-    struct buf text, data; /* owns */
+    const struct buf *file; /* borrows: what came behind the request; empty: nothing */
+    int listed;             /* elements of the list that is being written */
+    uint64_t job;           /* not 0: the answer is the result of this job (control_take) */
+    struct buf text, data;  /* owns */
 };
 
 /** A list in the data: list_begin writes {"NAME": [, list_next what stands in front of each element
@@ -38,5 +39,7 @@ bool run_profile(struct call *call);
 bool run_gpu(struct call *call);
 /** `audit VERB ...`: audit_commands.c */
 bool run_audit(struct call *call);
+/** Bytes of the file that may follow these words behind `audit`; 0: none does. */
+size_t audit_file_max(const struct call *call);
 
 #endif

@@ -7,11 +7,13 @@
 #include "engine/audit/report_fields.h"
 #include "engine/audit/tests_common.h"
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/thread.h"
 #include "engine/precision/lab.h"
 #include "kernels/check.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -289,10 +291,15 @@ static void finish(struct auditor *a, struct audit_work *w, bool whole, int star
     pthread_mutex_unlock(&a->lock);
 }
 
+static enum status golden_model(struct auditor *a, struct golden_model *out, struct error *err)
+{
+    const struct model_config *config = engine_model_config(a->options.engine);
+    return golden_model_of(a->options.model, config->name, config->vocab_size, out, err);
+}
+
 /* The file that may lie among the reports.  @return OK with *out NULL: there is none */
 static enum status golden_open(struct auditor *a, struct golden **out, struct error *err)
 {
-    const struct model_config *config = engine_model_config(a->options.engine);
     struct golden_model model;
     struct buf path = {0};
     enum status status = OK;
@@ -300,9 +307,42 @@ static enum status golden_open(struct auditor *a, struct golden **out, struct er
     *out = NULL;
     bool there = access(buf_cstr(&path), F_OK) == 0;
     if (there)
-        status = golden_model_of(a->options.model, config->name, config->vocab_size, &model, err);
+        status = golden_model(a, &model, err);
     if (there && status == OK)
         status = golden_read(buf_cstr(&path), &model, out, err);
+    buf_free(&path);
+    return status;
+}
+
+enum status auditor_golden_put(struct auditor *a, const struct buf *text, struct error *err)
+{
+    struct golden_model model;
+    struct golden *golden = NULL;
+    struct buf path = {0};
+    int32_t room = engine_context_max(a->options.engine);
+    enum status status = golden_model(a, &model, err);
+    if (status == OK)
+        status = golden_parse(text, &model, &golden, err);
+    if (status == OK && (int64_t)golden_ids(golden)->len > room)
+        status = error_set(err, ERR_INPUT, "ids: %zu, the context has room for %d",
+                           golden_ids(golden)->len, (int)room);
+    golden_free(golden);
+    buf_printf(&path, "%s/" AUDITOR_GOLDEN, a->options.folder);
+    if (status == OK)
+        status = file_replace(buf_cstr(&path), text, err);
+    buf_free(&path);
+    return status;
+}
+
+enum status auditor_golden_remove(struct auditor *a, struct error *err)
+{
+    struct buf path = {0};
+    enum status status = OK;
+    buf_printf(&path, "%s/" AUDITOR_GOLDEN, a->options.folder);
+    if (unlink(buf_cstr(&path)) != 0)
+        status = errno == ENOENT
+                     ? error_set(err, ERR_INPUT, "there is no golden file")
+                     : error_set(err, ERR_IO, "%s: %s", buf_cstr(&path), strerror(errno));
     buf_free(&path);
     return status;
 }
@@ -314,10 +354,10 @@ void auditor_golden_print(struct auditor *a, struct buf *out)
     if (golden_open(a, &golden, &err) != OK)
         buf_puts(out, err.text);
     else if (golden == NULL)
-        buf_printf(out, "none; logits would be held against %s/" AUDITOR_GOLDEN, a->options.folder);
+        buf_puts(out, "none; `ssh BOX audit golden <FILE` sends one");
     else
-        buf_printf(out, "%s/" AUDITOR_GOLDEN ", %d rows of %s made by %s", a->options.folder,
-                   (int)golden_rows(golden), golden_profile(golden), golden_made_by(golden));
+        buf_printf(out, "%d rows of %s made by %s, SHA-256 %s", (int)golden_rows(golden),
+                   golden_profile(golden), golden_made_by(golden), golden_sha256(golden));
     golden_free(golden);
 }
 

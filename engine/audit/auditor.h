@@ -66,8 +66,15 @@ void auditor_status_get(struct auditor *auditor, struct auditor_status *out);
 struct archive *auditor_archive(struct auditor *auditor);
 /* A golden file among the reports: golden.h. */
 #define AUDITOR_GOLDEN "golden.json"
+/** Puts a golden file among the reports, in the place of one that is there: the next audits hold
+ *  the engine against it.  @err ERR_INPUT naming the field: it is none, of other weights, or longer
+ *  than the context; ERR_IO */
+enum status MUST_CHECK auditor_golden_put(struct auditor *auditor, const struct buf *text,
+                                          struct error *err);
+/** Takes it away.  @err ERR_INPUT: none is there; ERR_IO */
+enum status MUST_CHECK auditor_golden_remove(struct auditor *auditor, struct error *err);
 /** Who made the golden file that `logits` is held against, what is wrong with it (it is left out
- *  then), or where one may be put: one line without its end, appended. */
+ *  then), or how one comes here: one line without its end, appended. */
 void auditor_golden_print(struct auditor *auditor, struct buf *out);
 
 /** Whether a verdict is one that somebody should be woken for. */

@@ -27,26 +27,32 @@ struct golden_row {
 struct golden {
     char *made_by; /* owns */
     const struct profile *profile;
+    char sha256[65];
     struct ids ids;          /* owns */
     struct golden_row *rows; /* owns [n_rows], by position */
     int32_t n_rows;
 };
 
+/* Of bytes, in hex. */
+static void sha256_of(const struct buf *text, char hex[65])
+{
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    crypto_hash_sha256(hash, (const unsigned char *)text->data, text->len);
+    sodium_bin2hex(hex, 65, hash, sizeof hash);
+}
+
 enum status golden_model_of(const char *dir, const char *name, int32_t vocab,
                             struct golden_model *out, struct error *err)
 {
     struct buf path = {0}, text = {0};
-    unsigned char hash[crypto_hash_sha256_BYTES];
     enum status status = OK;
     *out = (struct golden_model){.name = name, .vocab = vocab};
     buf_printf(&path, "%s/" LEAVES_MANIFEST, dir);
     bool there = access(buf_cstr(&path), F_OK) == 0;
     if (there)
         status = file_read(buf_cstr(&path), MANIFEST_BYTES_MAX, &text, err);
-    if (there && status == OK) {
-        crypto_hash_sha256(hash, (const unsigned char *)text.data, text.len);
-        sodium_bin2hex(out->weights, sizeof out->weights, hash, sizeof hash);
-    }
+    if (there && status == OK)
+        sha256_of(&text, out->weights);
     buf_free(&path);
     buf_free(&text);
     return status;
@@ -191,24 +197,39 @@ static enum status take_all(struct json_object *root, const struct golden_model 
     return status;
 }
 
-enum status golden_read(const char *path, const struct golden_model *model, struct golden **out,
-                        struct error *err)
+enum status golden_parse(const struct buf *text, const struct golden_model *model,
+                         struct golden **out, struct error *err)
 {
     struct json_object *root = NULL;
-    struct error why;
-    enum status status = json_parse_file(path, GOLDEN_BYTES_MAX, &root, err);
+    enum status status = json_parse(text->data, text->len, &root, NULL, err);
     if (status != OK)
         return status;
     struct golden *g = calloc(1, sizeof *g);
     ASSERT(g != NULL);
-    status = take_all(root, model, g, &why);
+    status = take_all(root, model, g, err);
     json_object_put(root);
     if (status != OK) {
         golden_free(g);
-        return error_set(err, status, "%s: %s", path, why.text);
+        return status;
     }
+    sha256_of(text, g->sha256);
     *out = g;
     return OK;
+}
+
+enum status golden_read(const char *path, const struct golden_model *model, struct golden **out,
+                        struct error *err)
+{
+    struct buf text = {0};
+    struct error why;
+    enum status status = file_read(path, GOLDEN_BYTES_MAX, &text, err);
+    if (status == OK) {
+        status = golden_parse(&text, model, out, &why);
+        if (status != OK)
+            (void)error_set(err, status, "%s: %s", path, why.text);
+    }
+    buf_free(&text);
+    return status;
 }
 
 void golden_free(struct golden *g)
@@ -229,6 +250,11 @@ const char *golden_made_by(const struct golden *g)
 const char *golden_profile(const struct golden *g)
 {
     return g->profile->name;
+}
+
+const char *golden_sha256(const struct golden *g)
+{
+    return g->sha256;
 }
 
 const struct ids *golden_ids(const struct golden *g)

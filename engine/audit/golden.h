@@ -34,8 +34,11 @@ struct golden_model {
 enum status MUST_CHECK golden_model_of(const char *dir, const char *name, int32_t vocab,
                                        struct golden_model *out, struct error *err);
 
-/** @own golden_free  @err ERR_INPUT or ERR_IO naming the file and the field; other weights than
- * these are an error, too */
+/** What a golden file's text says.
+ *  @own golden_free  @err ERR_INPUT naming the field; other weights than these are an error, too */
+enum status MUST_CHECK golden_parse(const struct buf *text, const struct golden_model *model,
+                                    struct golden **out, struct error *err);
+/** The same of a file.  @own golden_free  @err ERR_INPUT or ERR_IO naming the file and the field */
 enum status MUST_CHECK golden_read(const char *path, const struct golden_model *model,
                                    struct golden **out, struct error *err);
 /** Accepts NULL. */
@@ -44,6 +47,8 @@ void golden_free(struct golden *golden);
 const char *golden_made_by(const struct golden *golden);
 /** The name of the built-in profile that it is of. */
 const char *golden_profile(const struct golden *golden);
+/** Hex SHA-256 of the file, all of it.  @own the golden's */
+const char *golden_sha256(const struct golden *golden);
 /** Its text.  @own the golden's */
 const struct ids *golden_ids(const struct golden *golden);
 /** Rows that it has. */

@@ -101,6 +101,14 @@ static void see_golden(void *user, int32_t position, float *a, float *b)
         held_add(&s->same, kl, same_top, false);
 }
 
+/* Who made it, and which file it is. */
+static struct json_object *golden_anchor(const struct golden *golden, const struct profile *profile)
+{
+    struct json_object *anchor = anchor_new("golden", golden_made_by(golden), profile);
+    json_set(anchor, "sha256", json_object_new_string(golden_sha256(golden)));
+    return anchor;
+}
+
 static bool golden_holds(const struct audit_run *run, const struct golden *golden,
                          struct json_object *list, struct buf *why)
 {
@@ -116,12 +124,11 @@ static bool golden_holds(const struct audit_run *run, const struct golden *golde
     }
     machine_both(run->machine, ids->data, n, n > 2 * AUDIT_DECODED ? n - AUDIT_DECODED : n, &own,
                  &same, see_golden, &seen);
-    const char *by = golden_made_by(golden);
-    bool good = anchor_judge(&seen.same, AUDIT_KL_SAME, anchor_new("golden", by, made), list, why);
+    bool good = anchor_judge(&seen.same, AUDIT_KL_SAME, golden_anchor(golden, made), list, why);
     if (run->profile->hash == made->hash)
         return good;
     double gate = fmax(audit_gates(run->profile)->kl_mean, AUDIT_KL_SAME);
-    return anchor_judge(&seen.own, gate, anchor_new("golden", by, run->profile), list, why) && good;
+    return anchor_judge(&seen.own, gate, golden_anchor(golden, run->profile), list, why) && good;
 }
 
 bool audit_anchors_hold(const struct audit_run *run, struct json_object *result, struct buf *why)

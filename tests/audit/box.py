@@ -36,15 +36,15 @@ class Box:
         self.process.stdout.close()
         self.log.close()
 
-    def answer(self, line):
-        """-> the whole answer of one command"""
+    def answer(self, line, file=""):
+        """-> the whole answer of one command; `file` is what a console gets on its input"""
         run = subprocess.run([CONSOLE, "--socket", self.socket, "--wait", "60", "--json", "-c", line],
-                             capture_output=True, text=True, timeout=SECONDS)
+                             input=file, capture_output=True, text=True, timeout=SECONDS)
         return json.loads(run.stdout)
 
-    def ask(self, line):
+    def ask(self, line, file=""):
         """-> the data of a command that goes well"""
-        answer = self.answer(line)
+        answer = self.answer(line, file)
         if not answer["ok"]:
             raise RuntimeError(f"{line}: {answer['text']}")
         return answer["data"]

@@ -1,5 +1,5 @@
 """The suite `audit-box`: audits of an engine that serves, over its console, with kills and damage in between."""
-import json, os, signal, sys, tempfile, time
+import hashlib, json, os, signal, sys, tempfile, time
 
 import jsonschema
 
@@ -226,18 +226,37 @@ def searched(tap, folder):
     box.stop()
 
 
+def sent(tap, box, made):
+    """A golden file comes as an operator sends it: what is none changes nothing.  -> its SHA-256"""
+    text, path = json.dumps(made), os.path.join(box.audits, "golden.json")
+    tap.check("audit golden <FILE" in box.ask("audit list")["golden"], "how a golden file comes here is told")
+    wrong = {"of other weights": {**made, "model": {"name": "demo", "weights": "0" * 64}}, "made.by": {**made, "made": {}},
+             "rows[1].position": {**made, "rows": made["rows"][:1] * 2},
+             "ids: want": {**made, "ids": made["ids"] * 20 + made["ids"][:50]}}
+    for word, one in wrong.items():
+        answer = box.answer("audit golden", json.dumps(one))
+        tap.check(not answer["ok"] and word in answer["text"] and not os.path.exists(path), f"refused: {answer['text']}")
+    answers = [box.answer("audit golden", cut) for cut in ("", text[:-1], text + "x", " " * (8 << 20) + text)]
+    tap.check(not any(a["ok"] for a in answers) and not os.path.exists(path), f"so is {[a['text'] for a in answers]}")
+    sha256, by = hashlib.sha256(text.encode()).hexdigest(), made["made"]["by"]
+    answer = box.answer("audit golden", text)
+    tap.check(answer["ok"] and open(path).read() == text, f"one is taken as it is: {answer['text']}")
+    box.answer("audit golden", text[:-2])
+    told = f"100 rows of reference made by {by}, SHA-256 {sha256}"
+    tap.check(box.ask("audit list")["golden"] == told, "who made it is told; a bad one does not take its place")
+    box.ask("audit no-golden")
+    tap.check(not os.path.exists(path) and not box.answer("audit no-golden")["ok"] and
+              "none" in box.ask("audit list")["golden"], "it can be taken away")
+    box.ask("audit golden", text)
+    return sha256
+
+
 def lost(tap, folder):
     """The network computes in a process of its own, which is killed: the audit goes on without a restart, and holds it
-    against the CPU's, and against what another program says in a file among the reports."""
+    against the CPU's, and against what another program says in a golden file."""
     made = golden(DEMO, case_ids(), "reference")
     box = Box(folder, "--worker", "build/engine")
-    path = os.path.join(box.audits, "golden.json")
-    tap.check(box.ask("audit list")["golden"].endswith("held against " + path), "where a golden file may be put is told")
-    json.dump({**made, "model": {"name": "demo", "weights": "0" * 64}}, open(path, "w"))
-    tap.check("of other weights" in box.ask("audit list")["golden"], "one of other weights is left out, and told")
-    json.dump(made, open(path, "w"))
-    tap.check(f"100 rows of reference made by {made['made']['by']}" in box.ask("audit list")["golden"],
-              "a golden file is told with who made it")
+    sha256 = sent(tap, box, made)
     box.ask("audit logits --budget quick --seed 7 --cpu")
     box.until(lambda s: s["runs"] == 0 or s["done"] == 1, "its first test")
     tasks = f"/proc/{box.process.pid}/task"
@@ -251,7 +270,7 @@ def lost(tap, folder):
     cpu, exact, own = found["tests"][1]["anchors"]
     tap.check(cpu["what"] == "cpu" and cpu["same_bits"] == 1, f"the CPU says the same: {cpu}")
     tap.check((exact["what"], exact["profile"], exact["made_by"]) == ("golden", "reference", made["made"]["by"]) and
-              exact["kl"] < 1e-9 and exact["holds"] and own["holds"], f"so does another program: {exact}, {own}")
+              exact["sha256"] == own["sha256"] == sha256 and exact["kl"] < 1e-9 and exact["holds"] and own["holds"], f"so does another program: {exact}, {own}")
     box.stop()
 
 

@@ -193,7 +193,8 @@ static struct json_object *parse_answer(const char *answer, size_t len)
 static struct json_object *ask(const char *line, size_t len)
 {
     struct buf out = {0};
-    uint64_t job = admin_answer(&scope, 3661, line, len, &out);
+    const struct buf none = {0};
+    uint64_t job = admin_answer(&scope, 3661, line, len, &none, &out);
     while (job != 0 && !admin_answer_job(&scope, job, &out))
         usleep(1000);
     struct json_object *answer = parse_answer(out.data, out.len);
@@ -607,6 +608,39 @@ static void test_server_bounds(void **state)
     admin_stop(admin);
 }
 
+/* A file follows the line of a request that takes one, in any pieces, and no other; one byte more
+ * than it may have is refused before its end.  Who does not end is closed at the deadline of all. */
+static void test_server_files(void **state)
+{
+    static const char LINE[] = "{\"command\":\"audit\",\"args\":[\"golden\"]}\n";
+    static const char LIST[] = "{\"command\":\"audit\",\"args\":[\"list\"]}\n{}";
+    static const char MORE[] = "{\"command\":\"audit\",\"args\":[\"golden\",\"a\"]}\n{}";
+    (void)state;
+    struct admin *admin = server_start();
+    size_t n = strlen(LINE);
+    char *bytes = malloc(n + GOLDEN_BYTES_MAX + 1);
+    memset(bytes, 'x', n + GOLDEN_BYTES_MAX + 1);
+    memcpy(bytes, LINE, n);
+    assert_non_null(strstr(talk(LINE, n), "no audits here"));
+    assert_non_null(strstr(talk(bytes, n + GOLDEN_BYTES_MAX), "no audits here"));
+    assert_non_null(strstr(talk(bytes, n + GOLDEN_BYTES_MAX + 1), "larger than one may be"));
+    assert_non_null(strstr(talk(LIST, strlen(LIST)), "one request a connection"));
+    assert_non_null(strstr(talk(MORE, strlen(MORE)), "one request a connection"));
+    int fd = dial();
+    for (size_t i = 0; i < n + 2; i++) {
+        assert_int_equal(send(fd, bytes + i, 1, MSG_NOSIGNAL), 1);
+        assert_memory_equal(talk(STATUS, strlen(STATUS)), "{\"ok\": true", 11);
+    }
+    shutdown(fd, SHUT_WR);
+    drain(fd, answer_text, sizeof answer_text);
+    assert_non_null(strstr(answer_text, "no audits here"));
+    fd = dial(); /* in the middle of a file when the server ends */
+    assert_int_equal(send(fd, bytes, n + 9, MSG_NOSIGNAL), n + 9);
+    admin_stop(admin);
+    close(fd);
+    free(bytes);
+}
+
 /* More silent clients than there are places: a real one is answered all the same, since the silent
  * ones are closed at their deadline; and a stop does not wait for them. */
 static void test_server_silent_clients(void **state)
@@ -772,6 +806,7 @@ int main(void)
         cmocka_unit_test(test_hostile_bytes),
         cmocka_unit_test(test_server),
         cmocka_unit_test(test_server_bounds),
+        cmocka_unit_test(test_server_files),
         cmocka_unit_test(test_server_silent_clients),
         cmocka_unit_test(test_server_place),
         cmocka_unit_test(test_server_other_user),

@@ -53,6 +53,14 @@ static void distances(void **state)
     assert_string_equal(golden_profile(g), "official");
     assert_int_equal(golden_rows(g), 2);
     assert_int_equal(golden_ids(g)->len, 3);
+    char hex[65], changed[sizeof GOOD + 1];
+    memcpy(hex, golden_sha256(g), sizeof hex);
+    assert_int_equal(strspn(hex, "0123456789abcdef"), 64);
+    struct golden *other;
+    snprintf(changed, sizeof changed, "%s ", GOOD); /* it says the same, and is another file */
+    assert_int_equal(read_text(changed, sizeof GOOD, &other, &err), OK);
+    assert_string_not_equal(hex, golden_sha256(other));
+    golden_free(other);
     assert_true(golden_kl(g, 0, same, VOCAB, &kl, &top) && top && fabs(kl) < 1e-6);
     assert_true(golden_kl(g, 0, flat, VOCAB, &kl, &top) && !top);
     double want = 0.5 * log(0.5 * 6) + 0.25 * log(0.25 * 6) + 0.25 * log(0.25 * 6 / 4);
