@@ -347,6 +347,36 @@ static void search_rows(struct search *s, struct isolate_report *r)
         r->outcome = ISOLATE_CARRIED;
 }
 
+/* Where the profile holds its gates a row of it can still cost more than it may.  One of which the
+ * short text says so is looked at on more of them: one token that tips is no defect. */
+static void search_budgets(const struct search *s, struct isolate_report *r)
+{
+    const struct audit_budget more = {.texts = AUDIT_BUDGET_TEXTS,
+                                      .text_tokens = AUDIT_PRIOR_TOKENS};
+    struct audit_run run = *s->run;
+    uint64_t guilty = 0;
+    run.budget = &more;
+    for (int i = 0; i < s->n && r->n_culprits < ISOLATE_CULPRITS_MAX; i++) {
+        double budget = PRECISION[s->candidates[i]].budget;
+        if (s->rows[i].suspicion - AUDIT_KL_NOTHING <= fmax(budget, AUDIT_KL_NOTHING) ||
+            audit_cancelled(&run))
+            continue;
+        uint64_t bit = UINT64_C(1) << i;
+        struct profile alone = mixed(s, bit);
+        struct audit_setting setting = {&alone, &alone, CARRY_NONE};
+        bool over = audit_kl(&run, &setting) > budget;
+        r->tries[r->n_tries++] = (struct isolate_try){
+            ISOLATE_BUDGET, {bit, bit, true}, over ? ISOLATE_FAIL : ISOLATE_PASS};
+        if (!over)
+            continue;
+        guilty |= bit;
+        r->culprits[r->n_culprits++].rows = bit;
+        r->legs |= s->rows[i].legs;
+        r->outcome = ISOLATE_CONVICTED;
+    }
+    r->acquitted &= ~guilty;
+}
+
 struct json_object *culprit_search(const struct audit_run *run, enum audit_test test,
                                    enum isolate_outcome *outcome)
 {
@@ -360,6 +390,8 @@ struct json_object *culprit_search(const struct audit_run *run, enum audit_test 
         r.outcome = ISOLATE_MODEL;
     else
         search_rows(&s, &r);
+    if (test == TEST_LOGITS && r.outcome == ISOLATE_NO_FAULT)
+        search_budgets(&s, &r);
     *outcome = r.outcome;
     json_object_object_add(out, "outcome", json_object_new_string(isolate_outcome_name(r.outcome)));
     put_legs(&s, r.legs, out);

@@ -200,13 +200,13 @@ struct json_object *evidence_rank(const struct rank *rank, const struct profile 
     return out;
 }
 
-struct json_object *evidence_rank_in(struct lab *lab, const struct profile *profile,
+struct json_object *evidence_rank_in(struct lab *lab, const struct profile *profile, bool own,
                                      const int32_t *prompt, int32_t n, struct json_object *report,
                                      enum audit_verdict *verdict)
 {
     struct rank *rank = calloc(1, sizeof *rank);
     ASSERT(rank != NULL);
-    rank_run(lab, prompt, n, rank);
+    rank_run(lab, prompt, n, own ? profile : NULL, rank);
     struct json_object *out = evidence_rank(rank, profile, report, verdict);
     free(rank);
     return out;

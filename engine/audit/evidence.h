@@ -28,12 +28,12 @@ struct json_object *evidence_rank(const struct rank *rank, const struct profile 
                                   struct json_object *report, enum audit_verdict *verdict);
 
 /** Both in a laboratory, what is compared with is proven, too; a proof takes some seconds on the
- * embedded model, a ranking about a minute.
+ * embedded model, a ranking of all values about a minute, of those of the profile (`own`) a fifth.
  *  @shape prompt [n]  @own as above */
 struct json_object *evidence_prove_in(struct lab *lab, const struct proof_options *options,
                                       const struct profile *reference, struct json_object *report,
                                       enum audit_verdict *verdict);
-struct json_object *evidence_rank_in(struct lab *lab, const struct profile *profile,
+struct json_object *evidence_rank_in(struct lab *lab, const struct profile *profile, bool own,
                                      const int32_t *prompt, int32_t n, struct json_object *report,
                                      enum audit_verdict *verdict);
 

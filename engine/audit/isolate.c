@@ -259,6 +259,6 @@ const char *isolate_outcome_name(enum isolate_outcome outcome)
 
 const char *isolate_stage_name(enum isolate_stage stage)
 {
-    static const char *const names[] = {"control", "legs", "search", "confirm"};
+    static const char *const names[] = {"control", "legs", "search", "confirm", "budget"};
     return names[stage];
 }

@@ -59,9 +59,10 @@ struct json_object *locate(const struct audit_run *run, const struct profile *al
     ASSERT(a != NULL && b != NULL && diff != NULL);
     struct audit_setting reference = {run->reference, run->reference, CARRY_NONE};
     struct audit_setting convicted = {alone, alone, CARRY_NONE};
-    machine_rows(run->machine, item->ids.data, n, n, run->reference, WAY_COLD, NULL, a);
-    machine_rows(run->machine, item->ids.data, n, n, alone, WAY_COLD, NULL, b);
-    machine_compare(run->machine, item->ids.data, n, n, &reference, &convicted, diff);
+    int32_t from = n > 2 * AUDIT_DECODED ? n - AUDIT_DECODED : n;
+    machine_rows(run->machine, item->ids.data, n, from, run->reference, WAY_COLD, NULL, a);
+    machine_rows(run->machine, item->ids.data, n, from, alone, WAY_COLD, NULL, b);
+    machine_compare(run->machine, item->ids.data, n, from, &reference, &convicted, diff);
     struct json_object *out = json_object_new_object();
     double most = 0;
     for (int32_t i = 0; i < n; i++)

@@ -8,9 +8,10 @@
 #include "engine/audit/tests.h"
 
 /**
- * Prefills the item's ids under the reference and under `alone`, which is the reference with the
- * convicted rows.  `first`: where any bit is another; `over`: where it is more than rounding, by
- * AUDIT_DEPARTED in a layer's streams and by `budget` nats in the logits.
+ * Feeds the item's ids under the reference and under `alone`, which is the reference with the
+ * convicted rows; the last AUDIT_DECODED of a text that has twice as many are decoded, since some
+ * rows act there only.  `first`: where any bit is another; `over`: where it is more than rounding,
+ * by AUDIT_DEPARTED in a layer's streams and by `budget` nats in the logits.
  * @return an object; a member is left out where there is nothing, or the model cannot be looked
  *         into (one in another process).  @own the caller: json_object_put
  */

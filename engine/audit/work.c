@@ -23,11 +23,12 @@
 #define STEP_ISOLATE "isolate"
 #define STEP_PINNED  "pinned"
 #define STEP_SOAK    "soak"
+#define STEP_ALL     "all"
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
 /* Beside the tests themselves: what stands alone, and what is made of several steps. */
-static const char *const WORDS[] = {STEP_PROVE, STEP_RANK, "all", STEP_SOAK, STEP_ISOLATE};
+static const char *const WORDS[] = {STEP_PROVE, STEP_RANK, STEP_ALL, STEP_SOAK, STEP_ISOLATE};
 #define WORDS_N (sizeof WORDS / sizeof *WORDS)
 
 void audit_order_words(struct buf *out)
@@ -80,7 +81,10 @@ int audit_order_steps(const struct audit_order *order, const char *steps[AUDIT_S
     if (strcmp(order->what, STEP_RANK) == 0 || strcmp(order->what, STEP_ISOLATE) == 0 ||
         strcmp(order->what, STEP_SOAK) == 0)
         steps[n++] = order->what;
-    for (int i = 0; i < AUDIT_TESTS && strcmp(order->what, "all") == 0; i++)
+    bool all = strcmp(order->what, STEP_ALL) == 0;
+    if (all) /* in front of what shares the time that is left */
+        steps[n++] = STEP_RANK;
+    for (int i = 0; i < AUDIT_TESTS && all; i++)
         steps[n++] = audit_test_name((enum audit_test)i);
     if (audit_test_parse(order->what, &test))
         steps[n++] = audit_test_name(test);
@@ -275,7 +279,8 @@ static enum status rank_step(struct audit_work *w, struct json_object **result,
     enum status status = conversation_needle(&w->text, &plan, &item, err);
     if (status != OK)
         return status;
-    *result = evidence_rank_in(w->lab, &w->order.profile, item.ids.data, (int32_t)item.ids.len,
+    bool own = strcmp(w->order.what, STEP_RANK) != 0; /* who asks for it alone wants to choose */
+    *result = evidence_rank_in(w->lab, &w->order.profile, own, item.ids.data, (int32_t)item.ids.len,
                                w->report, verdict);
     audit_item_free(&item);
     return OK;

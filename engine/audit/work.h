@@ -33,7 +33,7 @@ enum status MUST_CHECK audit_order_what(struct audit_order *order, const char *w
 /** The words that an order can be, ' ' between them. */
 void audit_order_words(struct buf *out);
 
-/* prove, all tests, and rank or isolation */
+/* prove, rank and all tests, or prove and a search */
 #define AUDIT_STEPS_MAX (AUDIT_TESTS + 2)
 /** Names of the steps, in their order.  @return how many */
 int audit_order_steps(const struct audit_order *order, const char *steps[AUDIT_STEPS_MAX]);

@@ -99,7 +99,7 @@ static enum status run_rank(struct lab *lab, const struct profile_options *o, st
     struct rank *rank = calloc(1, sizeof *rank);
     ASSERT(rank != NULL);
     if (status == OK) {
-        rank_run(lab, ids.data, (int32_t)ids.len, rank);
+        rank_run(lab, ids.data, (int32_t)ids.len, NULL, rank);
         (o->json ? rank_json : rank_text)(rank, out);
     }
     ids_free(&ids);

@@ -182,7 +182,7 @@ static void run_rank(struct control *c, const struct job *job, struct control_re
         lab_ids(&id, 1, c->lab.config->vocab_size, (uint64_t)i);
         ids_add(&ids, id);
     }
-    rank_run(&c->lab, ids.data, (int32_t)ids.len, c->rank);
+    rank_run(&c->lab, ids.data, (int32_t)ids.len, NULL, c->rank);
     ids_free(&ids);
     rank_text(c->rank, &result->text);
     rank_json(c->rank, &result->data);

@@ -143,11 +143,12 @@ static bool entry_run(struct text *t, struct rank_entry *e, const double theirs[
     return true;
 }
 
-static void entries_list(struct rank *out)
+static void entries_list(const struct profile *only, struct rank *out)
 {
     for (int row = 0; row < PRECISION_ROWS; row++) {
         for (int value = 1; value < PRECISION[row].n_values; value++) {
-            if (PRECISION[row].by == BY_OPERATION)
+            bool asked = only == NULL || only->values[row] == value;
+            if (asked && PRECISION[row].by == BY_OPERATION)
                 out->entries[out->n++] =
                     (struct rank_entry){.row = (enum precision_row)row, .value = value};
         }
@@ -190,7 +191,8 @@ static void text_clear(struct text *t)
     free(t->logits);
 }
 
-void rank_run(struct lab *lab, const int32_t *prompt, int32_t n, struct rank *out)
+void rank_run(struct lab *lab, const int32_t *prompt, int32_t n, const struct profile *only,
+              struct rank *out)
 {
     struct text t;
     double begin = lab->seconds, seconds[LEGS];
@@ -203,13 +205,13 @@ void rank_run(struct lab *lab, const int32_t *prompt, int32_t n, struct rank *ou
         out->tokens[LEG_DECODE] = RANK_ANSWER_TOKENS;
         out->rate[LEG_PREFILL] = t.n_prompt / seconds[LEG_PREFILL];
         out->rate[LEG_DECODE] = RANK_ANSWER_TOKENS / seconds[LEG_DECODE];
-        entries_list(out);
+        entries_list(only, out);
     }
     for (int i = 0, runs = 0; i < out->n && out->complete; i++) {
         struct rank_entry *e = &out->entries[i];
         if (PRECISION[e->row].values[e->value].needs != NEEDS_ANY)
             continue;
-        if (++runs % TIMED_EVERY == 0)
+        if (only == NULL && ++runs % TIMED_EVERY == 0) /* who asks for a few asks what they cost */
             out->complete =
                 text_run(&t, profile_builtin_at(PROFILE_REFERENCE), false, t.logits, seconds);
         out->complete = out->complete && entry_run(&t, e, seconds);

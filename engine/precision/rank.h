@@ -44,10 +44,11 @@ struct rank {
 };
 
 /**
- * Ranks every value of every row that changes numbers.
+ * Ranks every value of every row that changes numbers; with `only`, those that this profile has.
  * @shape prompt [n]: at most RANK_PROMPT_MAX tokens are used
  */
-void rank_run(struct lab *lab, const int32_t *prompt, int32_t n, struct rank *out);
+void rank_run(struct lab *lab, const int32_t *prompt, int32_t n, const struct profile *only,
+              struct rank *out);
 
 const char *rank_tier_name(enum rank_tier tier);
 /** A table, or one JSON object. */

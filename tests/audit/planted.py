@@ -113,6 +113,8 @@ GATE = "if (p->scale == MOE_SCALE_GATE) {"
 TWICE = (EXPERTS, GATE, "{")
 TURNED = (STREAMS, "comb[j * HC_MULT + i] = k[j][i];",
           "comb[p->mix == HC_MIX_BF16 ? i * HC_MULT + j : j * HC_MULT + i] = k[j][i];")
+HALVED = (ATTENTION, "int64_t at = oldest_of(position);",
+          "int64_t at = p->math == ATTN_BF16_SPLIT_K && position > 63 ? position - 63 : oldest_of(position);")
 
 
 
@@ -147,9 +149,8 @@ FAULTS = {
     "four tokens of the window for sampled ones": Row([["attn.decode"]], [
         (ATTENTION, "int64_t at = oldest_of(position);",
          "int64_t at = p->math == ATTN_BF16_SPLIT_K && position > 3 ? position - 3 : oldest_of(position);")]),
-    "half a window for sampled tokens": Ranked("attn.decode", ROWS["attn.decode"], [
-        (ATTENTION, "int64_t at = oldest_of(position);",
-         "int64_t at = p->math == ATTN_BF16_SPLIT_K && position > 63 ? position - 63 : oldest_of(position);")]),
+    "half a window for sampled tokens": Ranked("attn.decode", ROWS["attn.decode"], [HALVED]),
+    "half a window for sampled tokens, searched": Row([["attn.decode"]], [HALVED], legs="decode"),
     "scale of the wrong channels in entries": Row([["kv.entry"]], [
         (ATTENTION, "b->v->round(p->round_nope, entry, NOPE, entry));",
          "b->v->round(p->round_nope, entry, NOPE, entry));\n"

@@ -25,14 +25,17 @@ def whole_report(tap, folder):
                                  "--html", page, "--worker", "build/engine", "--golden", other)
     official = json.load(open(path))
     verdicts = {t["name"]: t["verdict"] for t in official["tests"]}
-    tap.check(status == 0 and list(verdicts) == ["prove", "prompt", "floor", "replay", "logits", "tools", "recall", "needle"],
+    tap.check(status == 0 and list(verdicts) == ["prove", "rank", "prompt", "floor", "replay", "logits", "tools", "recall", "needle"],
               f"official: {verdicts}, {official['spent_s']:.0f} s {errors if status else ''}")
     states = {row["state"] for row in official["rows"] if row["counts"]}
     tap.check(verdicts["prove"] == "PASS" and len(official["rows"]) > 100 and not states,
               f"official is proven in {official['tests'][0]['numbers']}")
     tap.check(verdicts["prompt"] == verdicts["floor"] == verdicts["replay"] == verdicts["logits"] == "PASS",
               "official asks the same, equals itself, replays bit for bit, and holds its gates")
-    cpu, made, own = official["tests"][4]["anchors"]
+    ranked = {row["row"] for row in official["ranking"]}
+    tap.check(verdicts["rank"] == "PASS" and {"moe.experts", "kv.entry"} < ranked and all(r["chosen"] for r in official["ranking"]),
+              f"each of its rows alone costs what it may: {len(ranked)} of them")
+    cpu, made, own = official["tests"][5]["anchors"]
     tap.check(cpu["what"] == "cpu" and cpu["same_bits"] == 1 and cpu["n"] > 200 and made["what"] == own["what"] == "golden",
               f"what another process computes is what this one does: {cpu}")
     tap.check(made["profile"] == "reference" and made["kl"] < 1e-9 and made["same_top"] == 1 and 1e-6 < own["kl"] < own["gate"],
@@ -45,13 +48,13 @@ def whole_report(tap, folder):
     broken["verdict"] = "FINE"
     tap.check(not valid(broken), "a report without a gate has not")
     html = open(page).read()
-    tap.check("<h1>v4box audit" in html and html.count("<section>") == 8 and html.count("hsl(") >= 10,
+    tap.check("<h1>v4box audit" in html and html.count("<section>") == 9 and html.count("hsl(") >= 10,
               "the page shows every test and the cells of its grids")
     tap.check(not any(word in html for word in ("<script", "http:", "https:", "src=", "@import")),
               "the page loads nothing")
     tap.check(audit("show", path)[1] == text, "show prints what the run printed")
     tap.check(audit("diff", path, path) == (0, "", ""), "a report does not differ from itself")
-    official["tests"][6]["verdict"], official["engine"]["isa"] = "FAIL", "abacus"
+    official["tests"][7]["verdict"], official["engine"]["isa"] = "FAIL", "abacus"
     other = os.path.join(folder, "other.json")
     json.dump(official, open(other, "w"))
     _, text, _ = audit("diff", path, other)

@@ -117,7 +117,7 @@ def main():
         errors, loads = trouble(events)
         tap.check(not errors and not loads and shown["scripts"] == 0, f"no error, no load, no script: {errors} {loads}")
         tap.check(shown["title"] == f"v4box audit: {report['verdict']}" and
-                  shown["sections"] == len(report["tests"]) == 8, f"every test is shown under {shown['title']!r}")
+                  shown["sections"] == len(report["tests"]) == 9, f"every test is shown under {shown['title']!r}")
         cells = [f"{cell['right']}/{cell['n']}" for test in report["tests"] for grid in test.get("grids", [])
                  for line in grid["lines"] for cell in line["cells"] if cell["n"] > 0]
         tap.check(len(cells) >= 10 and [cell["text"] for cell in shown["cells"]] == cells and

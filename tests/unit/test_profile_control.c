@@ -134,9 +134,11 @@ void proof_run(struct lab *lab, const struct proof_options *options, struct proo
     pthread_mutex_unlock(&world.lock);
 }
 
-void rank_run(struct lab *lab, const int32_t *prompt, int32_t n, struct rank *out)
+void rank_run(struct lab *lab, const int32_t *prompt, int32_t n, const struct profile *only,
+              struct rank *out)
 {
     (void)lab, (void)prompt;
+    assert_null(only); /* an operator chooses among all */
     *out = (struct rank){.complete = n > 0};
 }
 
