@@ -33,6 +33,7 @@
 #include "config/model.h"
 #include "kernels/entry.h"
 #include "kernels/meeting.h"
+#include "kernels/pick.h"
 #include "kernels/synth.h"
 #include "kernels/tensor.h"
 #include "kernels/witness.h"
@@ -344,6 +345,17 @@ struct mtp_join_params {
     float *streams;   /* device [n, HC_MULT, hidden] */
 };
 
+/* Tokens that are picked behind rows of logits. */
+struct pick_row {
+    int32_t row;
+    struct pick *pick; /* host: what is picked by, and what was picked */
+};
+struct pick_params {
+    float *logits;               /* device [.., vocab]; the rows of the list change */
+    const struct pick_row *rows; /* host [n], each row once */
+    int32_t n, vocab;            /* n: at most limits.tokens */
+};
+
 /* Rows of a result of which every rank has computed some columns. */
 struct gather_piece {
     const float *part; /* device, this rank's: [n, its cols] */
@@ -417,6 +429,9 @@ struct backend_ops {
     void (*route)(struct backend *b, const struct route_params *p);
     void (*experts)(struct backend *b, const struct experts_params *p);
     void (*mtp_join)(struct backend *b, const struct mtp_join_params *p);
+
+    /* As sampler_take (kernels/sampler.h) picks, to the bit.  Waits, as download does. */
+    void (*pick)(struct backend *b, const struct pick_params *p);
 
     /* Brings weights to the memory that operations read them from: those of this rank alone.  An
      * operation whose weights were not named brings them itself.  NULL: operations read host

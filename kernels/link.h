@@ -61,7 +61,7 @@ struct link_segment {
     uint8_t zero;
 };
 
-/* How a token is picked (engine/model/sampler.h). */
+/* How a token is picked (kernels/pick.h). */
 struct link_pick {
     double temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
     uint64_t seed, position;

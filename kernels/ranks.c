@@ -422,6 +422,26 @@ static void ranks_copy(struct backend *b, void *device_to, const void *device_fr
     post(ranks_of(b), JOB_copy, &p, sizeof p, false);
 }
 
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+/* All ranks have all logits: each picks behind some of the rows. */
+static void pick_on(struct rank *rank, void *user)
+{
+    struct pick_params p = *(const struct pick_params *)user;
+    struct slice some = slice_rows(p.n, 1, rank->number, ranks_plan(rank->all)->ranks);
+    p.logits = rank_own(rank, p.logits);
+    p.rows += some.first;
+    p.n = some.n;
+    if (p.n > 0)
+        rank->backend->ops->pick(rank->backend, &p);
+}
+
+static void ranks_pick(struct backend *b, const struct pick_params *p)
+{
+    struct pick_params work = *p;
+    on_all(ranks_of(b), pick_on, &work);
+}
+
 /* ---- weights -------------------------------------------------------------------------------- */
 
 struct load_work {
@@ -578,7 +598,8 @@ static const struct backend_ops OPS = {
 #define ENTRY(name) .name = post_##name,
     OPERATIONS(ENTRY)
 #undef ENTRY
-        .meet = meet_never,
+        .pick = ranks_pick,
+    .meet = meet_never,
     .gather = gather_never,
     .witness_read = ranks_witness_read,
 };

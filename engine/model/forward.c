@@ -312,19 +312,6 @@ struct wanted {
     enum leg leg;
 };
 
-/* One row of logits to whom it is for. */
-static void row_take(struct model *m, const struct wanted *wanted, const float *device)
-{
-    const struct backend_ops *ops = m->backend->ops;
-    size_t bytes = (size_t)m->config->vocab_size * sizeof(float);
-    if (wanted->to != NULL)
-        ops->download(m->backend, wanted->to, device, bytes);
-    if (wanted->pick == NULL)
-        return;
-    ops->download(m->backend, m->row, device, bytes);
-    sampler_take(&m->sampler, m->row, wanted->pick);
-}
-
 /* (23) (24) over rows that were gathered into streams_next. */
 static void logits_of(struct model *m, const struct output *out, const struct wanted *wanted,
                       int32_t n)
@@ -361,12 +348,22 @@ static void logits_of(struct model *m, const struct output *out, const struct wa
     ops->linear(m->backend, &head);
 }
 
+/* Rows of logits to whom they are for: told first, as picking changes them. */
 static void logits_take(struct model *m, const struct wanted *wanted, int32_t n)
 {
-    const struct model_config *c = m->config;
-    struct step_memory *s = &m->step;
-    for (int32_t i = 0; i < n; i++)
-        row_take(m, &wanted[i], s->logits + (int64_t)i * c->vocab_size);
+    const struct backend_ops *ops = m->backend->ops;
+    size_t vocab = (size_t)m->config->vocab_size;
+    struct pick_row rows[STEP_TOKENS_MAX];
+    struct pick_params pick = {m->step.logits, rows, 0, m->config->vocab_size};
+    for (int32_t i = 0; i < n; i++) {
+        if (wanted[i].to != NULL)
+            ops->download(m->backend, wanted[i].to, m->step.logits + (size_t)i * vocab,
+                          vocab * sizeof(float));
+        if (wanted[i].pick != NULL)
+            rows[pick.n++] = (struct pick_row){i, wanted[i].pick};
+    }
+    if (pick.n > 0)
+        ops->pick(m->backend, &pick);
 }
 
 /* Adds what a span wants: all of its rows, those behind which a token is picked, or the last, or

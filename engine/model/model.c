@@ -229,10 +229,6 @@ enum status local_bind(const struct model_options *options, struct model *m, str
         m->pages = pages_create(m->backend, page_bytes(m->config, widest));
     if (m->memory == NULL || !experts_bind(m) || (m->backend->ops->pages && m->pages == NULL))
         return error_set(err, ERR_CAPACITY, "model: no memory for a step (%zu bytes)", m->bytes);
-    sampler_init(&m->sampler, m->config->vocab_size);
-    m->row = calloc((size_t)m->config->vocab_size, sizeof *m->row);
-    if (m->row == NULL)
-        return error_set(err, ERR_CAPACITY, "model: no memory for a row of logits");
     carve = (struct carve){m->memory, 0};
     step_carve(m->config, &m->step, &carve);
     return weights_load(m, err);
@@ -246,8 +242,6 @@ void local_close(struct model *m)
         m->backend->ops->destroy(m->backend);
     }
     free(m->experts);
-    free(m->row);
-    sampler_clear(&m->sampler);
     checkpoint_close(m->checkpoint);
     made_close(m->made);
 }

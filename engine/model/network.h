@@ -198,9 +198,7 @@ struct model {
     struct step_memory step; /* points into memory */
     void *memory;            /* owns (device) */
     size_t bytes;
-    int32_t ranks;          /* that compute it here */
-    struct sampler sampler; /* scratch */
-    float *row;             /* owns; [vocab] logits that are sampled from */
+    int32_t ranks; /* that compute it here */
     model_trace_fn *trace;
     void *trace_user;
 };

@@ -1,131 +1,13 @@
 /*
- * From logits to one token id.
- *
- * Order: penalties -> mask -> temperature -> top-k -> top-p -> min-p, each on the distribution that
- * the one before leaves (renormalised), softmax in double.  Candidates are ordered by probability,
- * then by id, so ties go to the lowest id and a cut is the same on every machine.  The draw uses a
- * counter-based generator: the number at a position is a function of (seed, position) and of
- * nothing else, so neither batching, chunking nor reuse can change an answer.
+ * The sampler (kernels/sampler.h), and what a request may ask of it.
  */
 #ifndef V4BOX_ENGINE_MODEL_SAMPLER_H
 #define V4BOX_ENGINE_MODEL_SAMPLER_H
 
-#include "config/limits.h"
 #include "engine/base/status.h"
-
-#include <stdbool.h>
-#include <stdint.h>
-
-#define SAMPLE_FAULT  (-1) /* a logit is NaN or +inf, or all are -inf */
-#define SAMPLE_BARRED (-2) /* the mask allows no token */
-
-struct sampling {
-    double temperature; /* 0: greedy, lowest id on ties */
-    double top_p;       /* (0, 1] */
-    double min_p;       /* [0, 1] */
-    int32_t top_k;      /* 0: off */
-    uint64_t seed;      /* the same seed, prompt and profile give the same tokens */
-    /* What was said already becomes less likely (sampler_penalise).  0: off */
-    double presence_penalty, frequency_penalty; /* [-2, 2], of the answer's tokens */
-    double repetition_penalty;                  /* (0, 2], of all tokens; 0 and 1: off */
-};
-
-/* How likely the network found a token: before penalties, masks and temperature, so that it tells
- * about the network and not about the request.  -inf is possible. */
-struct token_logprob {
-    int32_t id;
-    float logprob;
-};
-
-struct token_logprobs {
-    float chosen; /* of the token of the event */
-    int32_t n_top;
-    struct token_logprob top[LOGPROBS_TOP_MAX]; /* the likeliest first, the lower id on ties */
-};
-
-/* A token that a penalty is for. */
-struct token_said {
-    int32_t id;
-    int32_t count; /* in the answer; 0: in the prompt alone */
-};
-
-/* The token behind one row of logits: what it is picked by, and what was picked. */
-struct pick {
-    struct sampling sampling;
-    uint64_t position;             /* of the token in its timeline: prompt tokens count */
-    const uint64_t *allowed;       /* as sampler_bar takes it; NULL: all are */
-    const struct token_said *said; /* [n_said] as sampler_said leaves it */
-    int32_t n_said;
-    bool logprobs;              /* asked for, with n_top alternatives */
-    int32_t n_top;              /* 0 to LOGPROBS_TOP_MAX */
-    int32_t id;                 /* out: or SAMPLE_FAULT, SAMPLE_BARRED */
-    struct token_logprobs told; /* out: when asked for, and a token was picked */
-};
-
-/* Scratch for one thread. */
-struct sampler {
-    double *weights;         /* owns; [vocab_size] exp((logit - max) / temperature) */
-    int32_t *ids;            /* owns; [vocab_size] candidates, as far as they are ordered */
-    int32_t *counts;         /* owns; [vocab_size] zero between calls */
-    struct token_said *said; /* owns; [vocab_size] */
-    float *raw;              /* owns; [vocab_size] logits as the network gave them */
-    int32_t vocab_size;
-};
-
-/** Takes the scratch memory.  @own sampler_clear */
-void sampler_init(struct sampler *sampler, int32_t vocab_size);
-void sampler_clear(struct sampler *sampler);
+#include "kernels/sampler.h"
 
 /** @err ERR_INPUT naming the field that is out of range */
 enum status MUST_CHECK sampling_check(const struct sampling *sampling, struct error *err);
-
-/**
- * Picks the token at `position` (index in the timeline: prompt tokens count).
- * @shape  logits [vocab_size]; -inf bars a token
- * @return the id, or SAMPLE_FAULT when a logit is NaN or +inf, or all are -inf
- */
-int32_t sampler_pick(struct sampler *sampler, const float *logits, const struct sampling *sampling,
-                     uint64_t position);
-
-/**
- * Bars every token whose bit is clear: they are as absent as if the vocabulary had none of them.
- * NaN and +inf stay, so that sampler_pick still finds the fault.
- * @shape   logits [vocab_size], allowed [(vocab_size + 63) / 64]
- * @return  false when no bit is set: there is nothing to pick
- */
-bool sampler_bar(float *logits, const uint64_t *allowed, int32_t vocab_size);
-
-/** Lists each token that the penalties are for, once; nothing when they are off.
- *  @shape counts [vocab_size] zero, and zero again; ids [n_prompt + n_answer] inside the
- *         vocabulary; out [vocab_size]
- *  @return how many */
-int32_t sampler_said(int32_t *counts, const struct sampling *sampling, const int32_t *ids,
-                     int32_t n_prompt, int32_t n_answer, struct token_said *out);
-
-/**
- * Makes tokens that were said already less likely.  Each of them, once: by repetition_penalty a
- * positive logit is divided, another multiplied; when the answer has it `count` times, its logit
- * falls by presence_penalty + count * frequency_penalty.  What is not finite stays.
- * A function of the tokens alone, so a rejected guess or a restored prefix leaves no trace.
- * @shape  logits [vocab_size], ids [n_prompt + n_answer] inside the vocabulary
- */
-void sampler_penalise(struct sampler *sampler, float *logits, const struct sampling *sampling,
-                      const int32_t *ids, int32_t n_prompt, int32_t n_answer);
-
-/** Fills in the logarithms of the softmax: of token `id` and of the n_top likeliest (fewer when the
- * vocabulary has no more).  Sums in double, in the order of ids.
- *  @shape logits [vocab_size], without NaN and +inf and not all -inf */
-void sampler_logprobs(const float *logits, int32_t vocab_size, int32_t id, int32_t n_top,
-                      struct token_logprobs *out);
-
-/** All of the above: penalises, bars, picks, and tells the logprobs of the row as it was.
- *  @shape logits [vocab_size], changed */
-void sampler_take(struct sampler *sampler, float *logits, struct pick *pick);
-
-/** The number in [0, 1) that belongs to (seed, position): 53 bits of Philox4x32-10. */
-double sampler_uniform(uint64_t seed, uint64_t position);
-
-/** Philox4x32-10.  @src Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 */
-void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 #endif

@@ -140,12 +140,23 @@ static void destroy(struct backend *base)
     free(b->gate);
     free(b->up);
     free(b->down);
+    sampler_clear(&b->sampler);
     free(b);
 }
 
 static const char *variant(const struct backend *base)
 {
     return ((const struct cpu_backend *)base)->v->name;
+}
+
+static void cpu_pick(struct backend *base, const struct pick_params *p)
+{
+    struct cpu_backend *b = (struct cpu_backend *)base;
+    if (b->sampler.vocab_size == 0) /* many backends pick nothing */
+        sampler_init(&b->sampler, p->vocab);
+    ASSERT(b->sampler.vocab_size == p->vocab);
+    for (int32_t i = 0; i < p->n; i++)
+        sampler_take(&b->sampler, p->logits + (int64_t)p->rows[i].row * p->vocab, p->rows[i].pick);
 }
 
 static const struct backend_ops OPS = {
@@ -175,6 +186,7 @@ static const struct backend_ops OPS = {
     .route = cpu_route,
     .experts = cpu_experts,
     .mtp_join = cpu_mtp_join,
+    .pick = cpu_pick,
     .meet = cpu_meet,
     .gather = cpu_gather,
     .witness_read = cpu_witness_read,

@@ -10,6 +10,7 @@
 #include "kernels/check.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/vector.h"
+#include "kernels/sampler.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -74,6 +75,8 @@ struct cpu_backend {
     float *entry_weight;  /* owns; [tokens * top] */
     float *gate, *up;     /* own; [tokens * top, inner] */
     float *down;          /* owns; [tokens * top, hidden] */
+
+    struct sampler sampler; /* scratch; empty before the first pick */
 };
 
 /* ---- witnesses: the code that did the arithmetic says so, the operation adds it up ------------

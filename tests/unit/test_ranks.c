@@ -5,6 +5,7 @@
  */
 #include "kernels/check.h"
 #include "kernels/ranks.h"
+#include "kernels/sampler.h"
 
 #include "tests/unit/kernels_reference.h"
 
@@ -212,6 +213,56 @@ static void test_operations(void **state)
         assert_memory_not_equal(alone, together, sizeof alone);
     }
     lossy.loss = LOSES_NOTHING;
+}
+
+/* Rows of logits are shared among the ranks; what is picked behind each is what the sampler picks.
+ */
+static void test_picks(void **state)
+{
+    (void)state;
+    enum { VOCAB = 200 };
+    static float logits[N * VOCAB], row[VOCAB];
+    struct sampler sampler;
+    sampler_init(&sampler, VOCAB);
+    for (int32_t i = 0; i < N * VOCAB; i++)
+        logits[i] = (float)(8 * sampler_uniform(3, (uint64_t)i));
+    for (int32_t ranks = 1; ranks <= RANKS_MAX; ranks++) {
+        const struct ranks_tensor none[1] = {{0}};
+        const struct ranks_plan plan = {.ranks = ranks,
+                                        .limits = LIMITS,
+                                        .blocks = 1,
+                                        .limit_ms = LIMIT_MS,
+                                        .tensors = none,
+                                        .open = open_rank};
+        struct backend *b = backend_ranks_create(&plan);
+        struct pick picks[N];
+        struct pick_row rows[N];
+        assert_non_null(b);
+        float *device = b->ops->reserve(b, sizeof logits);
+        b->ops->upload(b, device, logits, sizeof logits);
+        for (int32_t i = 0; i < N; i++) {
+            picks[i] = (struct pick){.sampling = {.temperature = i, .top_p = 0.9, .seed = 7},
+                                     .position = (uint64_t)i,
+                                     .logprobs = i != 2,
+                                     .n_top = i,
+                                     .id = -9};
+            rows[i] = (struct pick_row){N - 1 - i, &picks[i]};
+        }
+        for (int32_t n = 0; n < N; n += 3) { /* also fewer rows than ranks */
+            b->ops->pick(b, &(struct pick_params){device, rows + n, N - n, VOCAB});
+            b->ops->upload(b, device, logits, sizeof logits);
+        }
+        for (int32_t i = 0; i < N; i++) {
+            struct pick alone = picks[i];
+            alone.id = -9;
+            memcpy(row, logits + (N - 1 - i) * VOCAB, sizeof row);
+            sampler_take(&sampler, row, &alone);
+            assert_memory_equal(&alone, &picks[i], sizeof alone);
+        }
+        b->ops->release(b, device, sizeof logits);
+        b->ops->destroy(b);
+    }
+    sampler_clear(&sampler);
 }
 
 static struct backend *refuse_last(void *user, int32_t rank)
@@ -459,9 +510,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shares),     cmocka_unit_test(test_wanted),
         cmocka_unit_test(test_slices),     cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_operations), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_load),       cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_operations), cmocka_unit_test(test_picks),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_load),
+        cmocka_unit_test(test_nothing),    cmocka_unit_test(test_replay),
     };
     return cmocka_run_group_tests_name("ranks", tests, set_up, tear_down);
 }

@@ -4,6 +4,7 @@
  */
 #include "engine/model/sampler.h"
 
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -230,6 +231,12 @@ static void test_distribution_negative_control(void **state)
     assert_true(chi_square(draw(&s, 1000), p, 12, 1000, &freedom) > chi_square_limit(freedom));
 }
 
+/* What no whole weight has: such tokens are never drawn, however few the filters cut. */
+static bool too_light(float logit, float max, const struct sampling *s)
+{
+    return exp(((double)logit - max) / s->temperature) < 0.51 / (double)PICK_WHOLE;
+}
+
 /* What is kept, on random logits of several widths: every token of the support and no other. */
 static void test_support(void **state)
 {
@@ -248,13 +255,54 @@ static void test_support(void **state)
                              .min_p = round % 5 ? 0 : sampler_uniform(3, (uint64_t)round)};
         distribution(logits, N, &s, p);
         sampler_pick(&sampler, logits, &s, 0); /* leaves the kept weights in its scratch */
+        float max = logits[pick(logits, N, GREEDY, 0)];
         for (int i = 0; i < N; i++) {
-            if ((sampler.weights[i] > 0) != (p[i] > 0))
-                fail_msg("round %d token %d: weight %g, expected %g", round, i, sampler.weights[i],
-                         p[i]);
+            bool expected = p[i] > 0 && !too_light(logits[i], max, &s);
+            if ((sampler.weights[i] > 0) != expected)
+                fail_msg("round %d token %d: weight %g, expected %g", round, i,
+                         (double)sampler.weights[i], p[i]);
         }
     }
     sampler_clear(&sampler);
+}
+
+/* ---- weights -------------------------------------------------------------------------------- */
+
+/* A weight is what it says, to its last unit; of the greatest it is 1, and it never grows as a
+ * logit falls. */
+static void test_weights(void **state)
+{
+    (void)state;
+    static const double TEMPERATURES[] = {1, 0.1, 0.7, 3, 1e-300, 1e300, DBL_MIN, DBL_TRUE_MIN};
+    for (size_t t = 0; t < sizeof TEMPERATURES / sizeof TEMPERATURES[0]; t++) {
+        double scale = pick_scale(TEMPERATURES[t]);
+        int64_t before = PICK_WHOLE;
+        assert_true(pick_weight(2.5f, 2.5f, scale) == PICK_WHOLE);
+        assert_true(pick_weight(-INFINITY, 2.5f, scale) == 0);
+        for (float logit = 2.5f; logit > -40; logit -= 0.01f) {
+            long double exact = expl(((long double)logit - 2.5L) / (long double)TEMPERATURES[t]) *
+                                (long double)PICK_WHOLE;
+            int64_t weight = pick_weight(logit, 2.5f, scale);
+            assert_true(fabsl((long double)weight - exact) <= 1.02L);
+            assert_true(weight <= before);
+            before = weight;
+        }
+    }
+}
+
+/* Sums at their largest, and draws at both ends. */
+static void test_whole_numbers(void **state)
+{
+    (void)state;
+    const int64_t most = PICK_WHOLE * TOKENIZER_VOCAB_MAX;
+    assert_true(most / PICK_WHOLE == TOKENIZER_VOCAB_MAX);
+    assert_true(pick_target(0, most) == 0 && pick_target(UINT64_MAX, most) == most - 1);
+    assert_true(pick_target(UINT64_MAX, 1) == 0);
+    assert_true(pick_target(UINT64_C(1) << 63, 7) == 3);
+    assert_true(pick_mass(1e-300, most) == 1 && pick_mass(0.5, 10) == 5);
+    assert_true(pick_mass(0x1.fffffffffffffp-1, most) <= most);
+    assert_true(pick_mass(0x1.fffffffffffffp-1, most - 1) <= most - 1);
+    assert_true(!pick_below(PICK_WHOLE, 1) && pick_below(PICK_WHOLE - 1, 1) && !pick_below(0, 0));
 }
 
 /* ---- edges ---------------------------------------------------------------------------------- */
@@ -486,6 +534,8 @@ int main(void)
         cmocka_unit_test(test_distribution),
         cmocka_unit_test(test_distribution_negative_control),
         cmocka_unit_test(test_support),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_whole_numbers),
         cmocka_unit_test(test_greedy),
         cmocka_unit_test(test_narrow),
         cmocka_unit_test(test_barred_tokens),
