@@ -158,7 +158,7 @@ build/gpu/libcuda-kernels.a: $(CUDA_SRC:%=build/gpu/%.o)
 LINK_GPU = $(Q)gcc -Wl,--gc-sections -Wl,--start-group $^ -Wl,--end-group -L$(CUDA_LIB) -Wl,-Bstatic -lcudart_static -ljson-c -lsodium \
            -Wl,-Bdynamic -lm -ldl -lrt -lpthread -o $@
 build/worker: $(WORKER_SRC:%.c=build/gpu/%.o) build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
-build/gpu/ops: build/gpu/tests/gpu/ops.o build/gpu/tests/gpu/alone.o build/gpu/tests/gpu/spans.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
+build/gpu/ops: build/gpu/tests/gpu/ops.o build/gpu/tests/gpu/alone.o build/gpu/tests/gpu/spans.o build/gpu/tests/gpu/picks.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 build/gpu/bench: build/gpu/tools/bench_gpu.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 build/gpu/bench-step: build/gpu/tools/bench_step.o build/gpu/libv4box.a build/gpu/libcuda-kernels.a ; $(LINK_GPU)
 build/gpu/tools/bench_ranks.o: CFLAGS_GPU += -I$(CUDA_LIB:/lib64=/include)

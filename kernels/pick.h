@@ -139,7 +139,8 @@ PICK_FUNCTION float pick_penalised(float logit, const struct sampling *p, int32_
     if (count > 0)
         out -= p->presence_penalty + count * p->frequency_penalty;
     /* A tiny divisor must not make a fault of the network of it. */
-    return (float)fmin(fmax(out, -FLT_MAX), FLT_MAX);
+    out = out < FLT_MAX ? out : FLT_MAX;
+    return (float)(out > -FLT_MAX ? out : -FLT_MAX);
 }
 
 /** Where in `kept` weights the number `draw` of 2^64 points. */

@@ -12,6 +12,10 @@
 
 #include "kernels/pick.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Scratch for one thread. */
 struct sampler {
     int64_t *weights;        /* owns; [vocab_size] of pick.h; 0: not kept */
@@ -80,5 +84,9 @@ double sampler_uniform(uint64_t seed, uint64_t position);
 
 /** Philox4x32-10.  @src Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 */
 void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

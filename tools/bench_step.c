@@ -6,9 +6,10 @@
  *   bench-step flash LAYERS [RANKS]    the published model's shape, so many of its layers, its
  *                                      weights made of a seed, by ranks on a GPU each
  *
- * Both ways start from the same random state, and their logits are compared byte by byte: of the
- * last sequence, whose text is that of the one sequence alone, so that those must be the same too.
- * Behind them whole prompts, and what reading the weights would take at best.
+ * A token is picked behind every row, by top-p.  Both ways start from the same random state; all
+ * tokens are compared, and logits byte by byte: of the last sequence, whose text is that of the one
+ * sequence alone, so that those must be the same too.  Behind them whole prompts, what reading the
+ * weights would take at best, and what picking takes by itself.
  */
 #include "config/limits.h"
 #include "engine/model/config.h"
@@ -16,6 +17,7 @@
 #include "engine/model/options.h"
 #include "kernels/check.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/sampler.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -120,7 +122,10 @@ struct bench {
     int n_sequences;
     /* own; [STEPS, vocab] of the last sequence: by launches, recorded, and of one alone */
     float *logits[3];
+    int32_t picked[2][STEPS][BATCH];
 };
+
+static const struct sampling SERVED = {.temperature = 1, .top_p = 0.95, .seed = SEED};
 
 static double now_ms(void)
 {
@@ -138,29 +143,37 @@ static int compare_doubles(const void *a, const void *b)
 /* One step of n tokens for each of some sequences: those of a batch end like those of a smaller
  * one. */
 static void step_run(struct bench *s, struct sequence *sequences, int batch, int32_t n,
-                     enum leg leg, float *logits, uint32_t *seed)
+                     enum leg leg, float *logits, int32_t *picked, uint32_t *seed)
 {
     int32_t ids[STEP_TOKENS_MAX];
     struct segment segments[BATCH];
+    struct pick picks[BATCH];
     uint32_t random = *seed;
     for (int i = batch * n - 1; i >= 0; i--) {
         random = random * 1664525 + 1013904223;
         ids[i] = (int32_t)((random >> 8) % (uint32_t)s->m.config->vocab_size);
     }
     *seed = *seed * 22695477 + 1;
-    for (int i = 0; i < batch; i++)
+    for (int i = 0; i < batch; i++) {
+        picks[i] = (struct pick){.sampling = SERVED, .position = *seed};
         segments[i] = (struct segment){.sequence = &sequences[i],
                                        .ids = ids + i * n,
                                        .n = n,
                                        .logits_last = i == batch - 1 ? logits : NULL,
+                                       .picks = &picks[i],
+                                       .n_picks = picked != NULL,
                                        .leg = leg};
+    }
     local_step(&s->m, profile_builtin("official"), segments, batch);
-    for (int i = 0; i < batch; i++)
+    for (int i = 0; i < batch; i++) {
         sequences[i].length += n;
+        if (picked != NULL)
+            picked[i] = picks[i].id;
+    }
 }
 
 /* Steps of a token for each of `batch` sequences.  @unit ms; the median */
-static double decode_run(struct bench *s, int batch, float *logits)
+static double decode_run(struct bench *s, int batch, float *logits, int32_t picked[][BATCH])
 {
     double times[STEPS];
     uint32_t seed = 11;
@@ -172,7 +185,8 @@ static double decode_run(struct bench *s, int batch, float *logits)
     }
     for (int step = 0; step < STEPS; step++) {
         double from = now_ms();
-        step_run(s, s->sequences, batch, 1, LEG_DECODE, logits + (size_t)step * vocab, &seed);
+        step_run(s, s->sequences, batch, 1, LEG_DECODE, logits + (size_t)step * vocab, picked[step],
+                 &seed);
         times[step] = now_ms() - from;
     }
     qsort(times + WARM, STEPS - WARM, sizeof *times, compare_doubles);
@@ -190,12 +204,15 @@ static bool decode_compare(struct bench *s, int batch)
     for (int on = 0; on < 2; on++) {
         for (int32_t rank = 0; rank < s->ranks; rank++)
             backend_cuda_recording(opened[rank], on == 1);
-        ms[on] = decode_run(s, batch, s->logits[on]);
+        ms[on] = decode_run(s, batch, s->logits[on], s->picked[on]);
     }
     if (batch == 1)
         memcpy(s->logits[2], s->logits[0], bytes);
     bool same = memcmp(s->logits[0], s->logits[1], bytes) == 0 &&
                 memcmp(s->logits[0], s->logits[2], bytes) == 0;
+    for (int step = 0; step < STEPS; step++)
+        same = same &&
+               memcmp(s->picked[0][step], s->picked[1][step], (size_t)batch * sizeof(int32_t)) == 0;
     bool number = s->logits[0][0] == s->logits[0][0];
     double best = ms[0] < ms[1] ? ms[0] : ms[1];
     printf("%3d sequences, one token each: %8.3f ms a step by launches, %8.3f recorded: %s%s; "
@@ -220,12 +237,84 @@ static void prompt_run(struct bench *s, int32_t tokens)
     double from = now_ms();
     for (int32_t at = 0; at < tokens; at += STEP_TOKENS_MAX)
         step_run(s, &q, 1, STEP_TOKENS_MAX, LEG_PREFILL,
-                 at + STEP_TOKENS_MAX < tokens ? NULL : s->logits[0], &seed);
+                 at + STEP_TOKENS_MAX < tokens ? NULL : s->logits[0], NULL, &seed);
     double ms = now_ms() - from;
     printf("a prompt of %d tokens: %.2f s, %.0f tokens/s\n", (int)tokens, ms / 1e3,
            1e3 * tokens / ms);
     fflush(stdout);
     local_release(&q);
+}
+
+/* ---- tokens --------------------------------------------------------------------------------- */
+
+/* What picking behind n rows takes, and the same on the host.  @unit ms
+ * @return whether both pick the same tokens */
+static bool picks_compare(struct bench *s, struct sampler *sampler, const float *row,
+                          const struct pick *how, int32_t n)
+{
+    enum { TIMES = 9 };
+    const struct backend_ops *ops = s->m.backend->ops;
+    int32_t vocab = s->m.config->vocab_size;
+    size_t bytes = (size_t)vocab * sizeof *row;
+    struct pick picks[BATCH], own[BATCH];
+    struct pick_row rows[BATCH];
+    double times[TIMES], from;
+    bool same = true;
+    for (int time = 0; time < TIMES; time++) {
+        for (int32_t i = 0; i < n; i++) {
+            ops->upload(s->m.backend, s->m.step.logits + (size_t)i * (size_t)vocab, row, bytes);
+            picks[i] = *how;
+            picks[i].position = (uint64_t)i;
+            rows[i] = (struct pick_row){i, &picks[i]};
+        }
+        memcpy(own, picks, sizeof own);
+        from = now_ms();
+        ops->pick(s->m.backend, &(struct pick_params){s->m.step.logits, rows, n, vocab});
+        times[time] = now_ms() - from;
+    }
+    from = now_ms();
+    for (int32_t i = 0; i < n; i++) {
+        ops->download(s->m.backend, s->logits[1], s->m.step.logits, bytes);
+        sampler_take(sampler, s->logits[1], &own[i]);
+    }
+    double host = now_ms() - from;
+    for (int32_t i = 0; i < n; i++)
+        same = same && picks[i].id == own[i].id &&
+               memcmp(&picks[i].told, &own[i].told, sizeof own[i].told) == 0;
+    qsort(times, TIMES, sizeof *times, compare_doubles);
+    printf(" %8.3f, on the host %8.3f%s", times[TIMES / 2], host, same ? "" : " NOT THE SAME");
+    return same;
+}
+
+static bool picks_bench(struct bench *s)
+{
+    static const struct {
+        const char *name;
+        struct pick how;
+    } WAYS[] = {
+        {"greedy", {.sampling = {.top_p = 1}}},
+        {"temperature", {.sampling = {.temperature = 1, .top_p = 1}}},
+        {"top-p", {.sampling = {.temperature = 1, .top_p = 0.95}}},
+        {"top-k and top-p", {.sampling = {.temperature = 1, .top_p = 0.95, .top_k = 50}}},
+        {"greedy, 5 logprobs", {.sampling = {.top_p = 1}, .logprobs = true, .n_top = 5}},
+    };
+    struct sampler sampler;
+    bool same = true;
+    float *row = s->logits[0];
+    sampler_init(&sampler, s->m.config->vocab_size);
+    for (int32_t i = 0; i < s->m.config->vocab_size; i++) /* roughly normal */
+        row[i] = (float)(10 * (sampler_uniform(1, (uint64_t)i) + sampler_uniform(2, (uint64_t)i) +
+                               sampler_uniform(3, (uint64_t)i)));
+    for (size_t w = 0; w < sizeof WAYS / sizeof *WAYS; w++) {
+        for (int32_t n = 1; n <= 64; n *= 64) {
+            printf("picking behind %2d rows, %s, ms:", (int)n, WAYS[w].name);
+            same = picks_compare(s, &sampler, row, &WAYS[w].how, n) && same;
+            printf("\n");
+        }
+    }
+    fflush(stdout);
+    sampler_clear(&sampler);
+    return same;
 }
 
 static enum status network_open(struct bench *s, int argc, char **argv, struct error *err)
@@ -269,7 +358,7 @@ int main(int argc, char **argv)
     }
     if (!sequences_open(&s.m, &s.filled, 1, CONTEXT + ROOM))
         return 2;
-    step_run(&s, &s.filled, 1, 1, LEG_DECODE, s.logits[0], &seed);
+    step_run(&s, &s.filled, 1, 1, LEG_DECODE, s.logits[0], NULL, &seed);
     printf("%s, %d layers, %d ranks, %d tokens of context; open after %.1f s, the first step is "
            "done after %.1f s\n",
            s.m.config->name, s.m.config->num_hidden_layers, s.ranks, CONTEXT, open / 1e3,
@@ -279,6 +368,7 @@ int main(int argc, char **argv)
     bool same = true;
     for (size_t i = 0; i < (s.quick ? 1 : sizeof BATCHES / sizeof *BATCHES); i++)
         same = decode_compare(&s, BATCHES[i]) && same;
+    same = picks_bench(&s) && same;
     for (size_t i = 0; i < (s.quick ? 0 : sizeof PROMPTS / sizeof *PROMPTS); i++)
         prompt_run(&s, PROMPTS[i]);
     return same ? 0 : 1;

@@ -65,7 +65,7 @@ table() {
 # Cases of few values that together run every kernel: under the sanitizer all takes far longer.
 SANITIZED=("linear fp8 small" "linear fp4" "linear bf16 rounded" "linear tall" "rows" "attention csa"
            "attention bf16 few" "attention split" "compressor" "selection edge" "streams" "route hash" "experts few"
-           "experts by rows, short" "linear nvfp4, one" "experts of nvfp4, one" "mixed")
+           "experts by rows, short" "linear nvfp4, one" "experts of nvfp4, one" "mixed" "picks: one block and" "picks: 77")
 
 sanitize() {
     local tool i

@@ -83,6 +83,7 @@ static void destroy(struct backend *base)
     recordings_destroy(b->recordings);
     products_destroy(b->held);
     spans_destroy(b->spans);
+    picks_destroy(b->picks);
     weight_map_destroy(b->weights);
     CUDA_CHECK(cudaFree(b->scratch));
     CUDA_CHECK(cudaStreamDestroy(b->stream));
@@ -128,6 +129,7 @@ static const struct backend_ops OPS = {
     .route = cuda_route,
     .experts = cuda_experts,
     .mtp_join = cuda_mtp_join,
+    .pick = cuda_pick,
     .load = cuda_load,
     .meet = cuda_meet,
     .gather = cuda_gather,
@@ -228,8 +230,10 @@ struct backend *backend_cuda_create(int device, const struct backend_limits *lim
     ASSERT(limits->cols % CHUNK == 0);
     b->base.ops = &OPS;
     b->limits = *limits;
-    if (cudaMalloc(&b->scratch, scratch_carve(b, NULL)) != cudaSuccess) {
+    b->picks = picks_create(limits);
+    if (b->picks == NULL || cudaMalloc(&b->scratch, scratch_carve(b, NULL)) != cudaSuccess) {
         *reason = "too little memory on the GPU";
+        picks_destroy(b->picks);
         free(b);
         return NULL;
     }

@@ -48,6 +48,7 @@ struct operand {
 
 struct weight_map; /* host address -> device copy */
 struct recordings; /* steps that can run again */
+struct picks;      /* memory that tokens are picked in */
 
 /* What an operation's kernels write their evidence into (kernels/witness.h), and for which rows. */
 struct testimony {
@@ -89,6 +90,7 @@ struct cuda_backend {
     struct weight_map *weights;    /* owns */
     struct peers *peers;           /* owns; NULL: this is no rank of several */
     struct recordings *recordings; /* owns */
+    struct picks *picks;           /* owns */
     struct witness_table *witness; /* in scratch */
 
     void *scratch;               /* owns (device); everything below lies in it */
@@ -265,6 +267,11 @@ bool recording_runs(const struct recordings *r);
 bool cuda_replay(struct backend *b, const void *key, size_t bytes);
 void cuda_replay_end(struct backend *b);
 
+/* ---- tokens (picks.cu) ----------------------------------------------------------------------- */
+/* @return NULL: no memory */
+struct picks *picks_create(const struct backend_limits *limits);
+void picks_destroy(struct picks *picks);
+
 /* ---- products (products.cu) ----------------------------------------------------------------- */
 /* y = x W^T over rows that `prepare` made ready. */
 struct product {
@@ -328,6 +335,8 @@ void cuda_hc_pre(struct backend *b, const struct hc_pre_params *p);
 void cuda_hc_post(struct backend *b, const struct hc_post_params *p);
 void cuda_hc_head(struct backend *b, const struct hc_head_params *p);
 void cuda_mtp_join(struct backend *b, const struct mtp_join_params *p);
+
+void cuda_pick(struct backend *b, const struct pick_params *p);
 
 void cuda_rope_table(struct backend *b, const struct rope_table_params *p);
 void cuda_query(struct backend *b, const struct query_params *p);

@@ -1,7 +1,7 @@
 /*
  * Every operation of the GPU backend against the CPU backend with sums in double: random inputs,
  * odd sizes, poisoned outputs, both families of numerics.  Then what must be the same bits
- * (alone.c, spans.c). Prints TAP.
+ * (alone.c, spans.c), and tokens that are picked (picks.c).  Prints TAP.
  *
  *   ops [WORD]   only the cases whose name contains WORD
  */
@@ -31,6 +31,7 @@ static const struct backend_limits LIMITS = {
     .hidden = 4096,
     .experts = 257,
     .top = 7,
+    .vocab = 129280,
 };
 
 /* What a case may vary. */
@@ -746,6 +747,7 @@ int main(int argc, char **argv)
             report(test_run(cpu, gpu, &TESTS[i]), TESTS[i].name);
     }
     spans_run(gpu, word, report);
+    picks_run(gpu, word, report);
     if (*word == '\0') {
         alone_run(gpu, report);
         report(change_is_seen(cpu, gpu), "control: a changed value is seen");

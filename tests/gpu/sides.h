@@ -196,6 +196,8 @@ static inline void side_clear(struct side *s)
 
 /* What must be the same bits however many tokens a call has; each is reported (alone.c). */
 void alone_run(struct backend *b, void (*report)(bool good, const char *what));
+/* Tokens picked, against the CPU's sampler: cases whose name contains the word (picks.c). */
+void picks_run(struct backend *b, const char *word, void (*report)(bool good, const char *what));
 
 /* The same of calls for several sequences: those cases whose name contains `word` (spans.c). */
 void spans_run(struct backend *b, const char *word, void (*report)(bool good, const char *what));
