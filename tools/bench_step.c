@@ -3,8 +3,10 @@
  *
  *   bench-step demo [DIR [quick]]      the embedded model (rootfs/models/demo), or another; quick:
  *                                      of one sequence alone, and no prompts
- *   bench-step flash LAYERS [RANKS]    the published model's shape, so many of its layers, its
- *                                      weights made of a seed, by ranks on a GPU each
+ *   bench-step flash LAYERS [RANKS [TOKENS]]
+ *                                      the published model's shape, so many of its layers, its
+ *                                      weights made of a seed, by ranks on a GPU each; of a prompt
+ *                                      of so many tokens alone
  *
  * A token is picked behind every row, by top-p.  Both ways start from the same random state; all
  * tokens are compared, and logits byte by byte: of the last sequence, whose text is that of the one
@@ -27,7 +29,8 @@
 
 #define CONTEXT 8192 /* tokens before the first step: all residues are 0 */
 #define ROOM    (2 * STEP_TOKENS_MAX)
-#define STEPS   32 /* decode: each of the four places of a block is recorded after two of it */
+#define TOLD    16384 /* tokens of a prompt between two lines */
+#define STEPS   32    /* decode: each of the four places of a block is recorded after two of it */
 #define WARM    8
 #define BATCH   128
 #define SEED    5
@@ -117,6 +120,7 @@ struct bench {
     struct model_config config;
     int32_t ranks;
     bool quick;
+    int32_t prompt;         /* 0: all of the bench; else this prompt alone */
     struct sequence filled; /* what every sequence begins with */
     struct sequence sequences[BATCH];
     int n_sequences;
@@ -235,9 +239,14 @@ static void prompt_run(struct bench *s, int32_t tokens)
     if (!sequences_open(&s->m, &q, 1, tokens))
         return;
     double from = now_ms();
-    for (int32_t at = 0; at < tokens; at += STEP_TOKENS_MAX)
-        step_run(s, &q, 1, STEP_TOKENS_MAX, LEG_PREFILL,
-                 at + STEP_TOKENS_MAX < tokens ? NULL : s->logits[0], NULL, &seed);
+    for (int32_t at = 0; at < tokens; at += STEP_TOKENS_MAX) {
+        bool told = at + STEP_TOKENS_MAX == tokens || (at + STEP_TOKENS_MAX) % TOLD == 0;
+        step_run(s, &q, 1, STEP_TOKENS_MAX, LEG_PREFILL, told ? s->logits[0] : NULL, NULL, &seed);
+        if (told && s->prompt > 0) /* the logits were waited for */
+            printf("    %d tokens after %.2f s\n", (int)(at + STEP_TOKENS_MAX),
+                   (now_ms() - from) / 1e3);
+        fflush(stdout);
+    }
     double ms = now_ms() - from;
     printf("a prompt of %d tokens: %.2f s, %.0f tokens/s\n", (int)tokens, ms / 1e3,
            1e3 * tokens / ms);
@@ -326,11 +335,13 @@ static enum status network_open(struct bench *s, int argc, char **argv, struct e
         s->quick = argc > 3 && strcmp(argv[3], "quick") == 0;
         return local_open(dir, &(struct model_options){0}, &s->m, err);
     }
-    if (argc < 3 || argc > 4 || strcmp(argv[1], "flash") != 0 ||
+    if (argc < 3 || argc > 5 || strcmp(argv[1], "flash") != 0 ||
         !number_parse(argv[2], 1, 43, &layers) ||
-        (argc == 4 && !number_parse(argv[3], 1, RANKS_MAX, &s->ranks)))
+        (argc > 3 && !number_parse(argv[3], 1, RANKS_MAX, &s->ranks)) ||
+        (argc > 4 && !number_parse(argv[4], STEP_TOKENS_MAX, POSITIONS_MAX, &s->prompt)) ||
+        s->prompt % STEP_TOKENS_MAX != 0)
         return error_set(err, ERR_USAGE,
-                         "usage: bench-step demo [DIR [quick]] | flash LAYERS [RANKS]");
+                         "usage: bench-step demo [DIR [quick]] | flash LAYERS [RANKS [TOKENS]]");
     ASSERT(strcmp(MODEL_CONFIGS[0].name, "flash") == 0);
     s->config = MODEL_CONFIGS[0];
     if (layers < s->config.num_hidden_layers)
@@ -364,6 +375,10 @@ int main(int argc, char **argv)
            s.m.config->name, s.m.config->num_hidden_layers, s.ranks, CONTEXT, open / 1e3,
            (now_ms() - begin) / 1e3);
     fflush(stdout);
+    if (s.prompt > 0) {
+        prompt_run(&s, s.prompt);
+        return 0;
+    }
     sequence_fill(&s.filled);
     bool same = true;
     for (size_t i = 0; i < (s.quick ? 1 : sizeof BATCHES / sizeof *BATCHES); i++)

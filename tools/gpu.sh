@@ -11,7 +11,7 @@
 #              rank, several on one GPU and one on each, of weights in a file and made of a seed, and from groups of them
 #              in every cut at once; two groups that serve two profiles; a process of them killed under load
 #   full       the published model's size, its weights made of a seed, in every cut of the GPUs: load, decode, prompts,
-#              power, memory
+#              power, memory; a process of all of them killed under load
 #   sanitize   a part of ops under compute-sanitizer: memory, races, barriers
 #
 # Runs programs that `make gpu` built, here or on another machine of the same kind; builds nothing.
@@ -131,6 +131,8 @@ full() {
         done
         power_end "$power"
     done
+    step full-killed 150 "$PYTHON" tests/serve/worker.py --worker build/worker --ranks "$CARDS" --gpus "$CARDS" size
+    [ -n "$PLAN" ] || grep '^#' "$OUT/full-killed.log"
 }
 
 # What all GPUs take, looked at twice a second.

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.." || exit 1
 echo 1..5
 # Who has so many GPUs is told what would run there: every cut of them, each group on GPUs of its own.
 what="gpu.sh plans eight GPUs as one group of eight, two of four and four of two"
-plan=$(tools/gpu.sh --plan 8 full | sed 's/.*DEVICES=\([0-9,]*\) .* \([0-9]*\)$/\2: \1/' | sort | paste -sd' ')
+plan=$(tools/gpu.sh --plan 8 full | sed -n 's/.*DEVICES=\([0-9,]*\) .* \([0-9]*\)$/\2: \1/p' | sort | paste -sd' ')
 if [ "$plan" = "2: 0,1 2: 2,3 2: 4,5 2: 6,7 4: 0,1,2,3 4: 4,5,6,7 8: 0,1,2,3,4,5,6,7" ]; then
     echo "ok 1 - $what"
 else

@@ -8,6 +8,7 @@ hung     a worker that is stopped is noticed by the watchdog, and by a proof tha
 faults   each way in which GPUs and ranks fail, planted in a worker: its reason is told, and it serves again
 groups   two engines, each with a worker and a profile of its own, under load at once: what each says alone
 load     a model that can not be loaded, and memory that is not there: clients are told, until it can
+size     kill -9 of a worker whose weights are made of a seed; on GPUs those of the published size (only when named)
 Prints TAP, and after how long each worker computed again.  PROGRAM is the engine unless it is given; `same` holds for
 that one alone, since a GPU sums in another order."""
 import argparse, http.client, json, os, re, resource, signal, socket, subprocess, sys, tempfile, threading, time
@@ -354,8 +355,48 @@ def group_groups(folder, model, worker):
     check("groups: both stop as ever", all([engine.stop() for engine in engines]))
 
 
+def made_folder(folder, model, config):
+    """A model without weights: a configuration, and the model's words, with others that nobody says behind them."""
+    os.makedirs(folder)
+    for name in os.listdir(model):
+        if name.endswith(".json") and "safetensors" not in name:
+            with open(os.path.join(model, name)) as file:
+                content = json.load(file)
+            if name == "config.json":
+                content = json.load(open(config))
+            if name == "tokenizer.json":
+                words = content["model"]["vocab"]
+                size = json.load(open(config))["vocab_size"]
+                for n in range(max([*words.values(), *(token["id"] for token in content["added_tokens"])]) + 1, size):
+                    words[f"~{n}~"] = n
+            with open(os.path.join(folder, name), "w") as file:
+                json.dump(content, file)
+    return folder
+
+
+def group_size(folder, model, worker):
+    config = os.path.join(ROOT, "tests", "data", "golden", "flash.json") if GPUS else os.path.join(model, "config.json")
+    begin = time.monotonic()
+    engine = Engine(folder + "/size", made_folder(folder + "/made", model, config), *worker, "--weights", "synth:5")
+    print(f"# serves after {time.monotonic() - begin:.2f} s", flush=True)
+    asked = {"messages": TURNS, "temperature": 0, "max_tokens": 16, "logprobs": True}
+    begin = time.monotonic()
+    wanted = said(engine.ask(asked))
+    print(f"# an answer after {time.monotonic() - begin:.2f} s", flush=True)
+    check("size: it answers", wanted[0] == 200 and len(wanted[1][0]["logprobs"]["content"]) > 0, wanted)
+    for losses in (1, 2):
+        answer = stream(engine, {"messages": TURNS, "temperature": 1, "max_tokens": 1500}, 2)
+        begin = time.monotonic()
+        os.kill(engine.worker(), signal.SIGKILL)
+        check(f"size: the running stream is told ({losses})", "engine_restarting" in rest(answer))
+        check(f"size: it serves again, as before ({losses})",
+              engine.serves(losses) and said(engine.ask(asked))[:2] == wanted[:2])
+        print(f"# the next answer is whole {time.monotonic() - begin:.2f} s after the kill", flush=True)
+    check("size: and it stops as ever", engine.stop())
+
+
 GROUPS = {"chat": group_chat, "same": group_same, "killed": group_killed, "hung": group_hung, "faults": group_faults,
-          "groups": group_groups, "load": group_load}
+          "groups": group_groups, "load": group_load, "size": group_size}
 
 
 def main():
@@ -370,7 +411,7 @@ def main():
     GPUS = options.gpus
     subprocess.run([os.path.join(ROOT, "tests", "serve", "network.sh")], check=True)
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.groups or GROUPS:
+        for name in options.groups or [name for name in GROUPS if name != "size"]:
             begin = time.monotonic()
             GROUPS[name](folder, options.model, ("--worker", options.worker, "--ranks", str(options.ranks)))
             print(f"# {name}: {time.monotonic() - begin:.0f} s", flush=True)
