@@ -431,11 +431,11 @@ class Model:
 
 def index_loss(p, scores, threshold):
     """KL of the indexer from the attention over compressed entries, weighted by its mass; every fourth position."""
-    o = int(torch.randint(0, 4, (1,)))
-    target = p[:, o::4].float().sum(2)
-    scores = scores[:, o::4]
+    # Which of four is drawn on the device: a number of the host would be the same in every replay of a captured pass.
+    at = torch.arange(0, p.shape[1], 4, device=p.device) + torch.randint(0, 4, (1,), device=p.device)
+    target, scores = p.index_select(1, at).float().sum(2), scores.index_select(1, at)
     if threshold is not None:
-        scores = torch.where(scores >= threshold[:, o::4, None], scores, -1e30)
+        scores = torch.where(scores >= threshold[:, at, None], scores, -1e30)
     mass = target.sum(-1, keepdim=True)
     share = target / mass.clamp(min=1e-6)
     log = torch.log_softmax(scores, -1).clamp(min=-60)

@@ -31,12 +31,48 @@ DEEPER = 0.6  # weight of the draft of a draft against that of a draft
 SAVE_EVERY = 120  # seconds
 REPORT_EVERY = 15
 END_MARGIN = 16  # seconds that saving and export need before --stop
+SAME = 0.02  # how far a captured pass may be from the same pass without capture, relative: sums are not ordered
 
 
 def rate(plan, progress, steps):
     """Learning rate of a step, relative: constant up to the plan's "hold", then linear."""
     decay = 1.0 if progress < plan["hold"] else max(LAST_RATE, (1 - progress) / (1 - plan["hold"]))
     return min(1.0, (steps + 1) / plan["warm_up"]) * decay * plan["rate"]
+
+
+class Captured:
+    """Forward and backward pass of one kind of batch as a CUDA graph: starting some thousand small kernels one by one
+    takes the processor longer than they run. kind: (length, top-k on, weight of the draft's loss, context's loss)."""
+
+    def __init__(self, trainer, kind, pool):
+        self.kind, m = kind, trainer.model
+        count = max(1, trainer.plan["tokens"] // kind[0])
+        self.ids = torch.randint(3, m.config["vocab_size"] - 96, (count, kind[0] + AHEAD), device="cuda")
+        self.marks = torch.full_like(self.ids, ANSWER, dtype=torch.uint8)
+        m.weights, m.counts = {}, {}
+        wanted = self.figures(m, trainer.losses(self.ids, self.marks, *kind))  # compiles what is not yet
+        m.weights, m.counts = {}, {}
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool):
+            self.shown = trainer.losses(self.ids, self.marks, *kind)
+        self.weights, self.counts = m.weights, m.counts
+        self.graph.replay()
+        found = self.figures(m, self.shown)
+        if not all(abs(x - y) <= SAME * abs(y) for x, y in zip(found, wanted)):  # no NaN passes
+            raise RuntimeError(f"captured pass {kind}: {found} instead of {wanted}")
+
+    @staticmethod
+    def figures(m, shown):
+        """What both ways must agree in: losses, and a gradient that went through every layer."""
+        return [float(x) for x in (*shown[:2], m.weights["embed.weight"].grad.float().norm())]
+
+    def __call__(self, model, ids, marks):
+        """The pass over a batch in memory of the host; gradients are where the optimiser looks for them."""
+        self.ids.copy_(torch.from_numpy(ids.astype("int64")).pin_memory(), non_blocking=True)
+        self.marks.copy_(torch.from_numpy(marks).pin_memory(), non_blocking=True)
+        self.graph.replay()
+        model.weights, model.counts = self.weights, self.counts
+        return self.shown
 
 
 class Trainer:
@@ -47,7 +83,7 @@ class Trainer:
             self.model = Model(json.load(f), "cuda", seed)
         self.model.training = self.model.compiled = True
         self.optimiser = Optimiser(self.model)
-        self.plan, self.out, self.seed = plan, out, seed
+        self.plan, self.out, self.seed, self.captured = plan, out, seed, {}
         self.progress, self.steps, self.tokens, self.seconds = 0.0, 0, 0, 0.0
         self.log = open(os.path.join(out, "train.log"), "a")
         self.path = os.path.join(out, "state.pt")
@@ -89,11 +125,13 @@ class Trainer:
     def phase(self):
         return max(i for i, p in enumerate(self.plan["phases"]) if p["from"] <= self.progress)
 
-    def losses(self, ids, marks, length, phase, draft):
+    def losses(self, ids, marks, length, select, draft, context):
         """Backward pass of one batch; returns the answers' mean losses of head and draft, and the indexer's.
-        draft: the weight of the draft block's loss."""
+        draft, context: the weights of the draft block's loss and of what is no answer."""
         m = self.model
-        weight = (marks == ANSWER).float() + (marks == CONTEXT).float() * phase["context"]
+        # Another token count would compile everything again.
+        m.compiled, m.select = self.plan["compile"] and ids.shape[0] * length == self.plan["tokens"], select
+        weight = (marks == ANSWER).float() + (marks == CONTEXT).float() * context
         m.shadow(True)
         streams = m.trunk(ids[:, :length].contiguous())
 
@@ -114,32 +152,49 @@ class Trainer:
             further, _ = cross_entropy(m.head(twice, "mtp.0."), 3)
             loss = loss + draft * (ahead + DEEPER * further)
         index = sum(m.index_losses)
+        m.index_losses = []  # what they hold would outlive the pass
         (loss + index).backward()
         return shown, drafted, index.detach()
 
-    def batch(self, ids, marks, length, phase):
-        m = self.model
-        # Another token count would compile everything again.
-        m.compiled = self.plan["compile"] and ids.shape[0] * length == self.plan["tokens"]
-        m.select = random.random() < phase["select"]
-        # A draft block learns from a share of the batches what it would from all: each of the two passes is a layer and a head.
+    @staticmethod
+    def drafting(phase):
+        """(share of the batches that the draft block learns from, its weight there): it learns from a share what it would
+        from all, and each of its two passes is a layer and a head."""
         share = phase.get("drafts", 1.0)
-        draft = phase["draft"] / share if random.random() < share else 0
-        return self.losses(
-            torch.from_numpy(ids.astype("int64")).to("cuda"), torch.from_numpy(marks).to("cuda"), length, phase, draft
-        )
+        return share, phase["draft"] / share
 
-    def warm_up(self):
-        """Compile before the clock runs: one batch of every length that is left, without a step."""
-        started = time.time()
-        phases, tokens = self.plan["phases"], self.plan["tokens"]
-        for length in sorted({x for p in phases[self.phase() :] for x, _ in p["mix"]}):
-            count = tokens // length
-            ids = torch.randint(3, 4000, (count, length + AHEAD), device="cuda")
-            self.model.compiled, self.model.select = count * length == tokens, True
-            self.losses(ids, torch.full_like(ids, ANSWER), length, phases[-1], phases[-1]["draft"])
+    def batch(self, ids, marks, length, phase):
+        share, draft = self.drafting(phase)
+        kind = (length, random.random() < phase["select"], draft if random.random() < share else 0, phase["context"])
+        if kind in self.captured:
+            return self.captured[kind](self.model, ids, marks)
+        return self.losses(torch.from_numpy(ids.astype("int64")).to("cuda"), torch.from_numpy(marks).to("cuda"), *kind)
+
+    def kinds(self):
+        """Every kind of batch that the phases which are left may draw, those of the longest rows first: what they need of
+        the graphs' memory is enough for the others."""
+        out = set()
+        for phase in self.plan["phases"][self.phase() :]:
+            share, draft = self.drafting(phase)
+            selects = {phase["select"] > 0, phase["select"] == 1}
+            drafts = {draft if share > 0 else 0, 0 if share < 1 else draft}
+            out |= {(x, s, d, phase["context"]) for x, _ in phase["mix"] for s in selects for d in drafts}
+        return sorted(out, reverse=True)
+
+    def warm_up(self, capture):
+        """Before the clock runs: one pass of every kind of batch, without a step, so that all is compiled and captured."""
+        started, pool = time.time(), torch.cuda.graph_pool_handle()
+        for kind in self.kinds():
+            if capture:
+                self.captured[kind] = Captured(self, kind, pool)
+            else:
+                ids = torch.randint(3, 4000, (self.plan["tokens"] // kind[0] or 1, kind[0] + AHEAD), device="cuda")
+                self.losses(ids, torch.full_like(ids, ANSWER), *kind)
         torch.cuda.synchronize()
-        self.say(f"warm after {time.time() - started:.0f} s, {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB")
+        self.say(
+            f"warm after {time.time() - started:.0f} s, {len(self.captured)} graphs, {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB, "
+            f"{torch.cuda.memory_reserved() / 2 ** 30:.1f} GiB kept"
+        )
 
     def run(self, feed, deadline):
         """Steps until the plan is done or the deadline comes."""
@@ -191,6 +246,7 @@ def arguments():
     p.add_argument("--from-progress", type=float, default=0.0, help="where in the plan --from-model stands")
     p.add_argument("--fit", action="store_true", help="the whole plan in the time that --stop leaves")
     p.add_argument("--no-evaluation", action="store_true")
+    p.add_argument("--no-graphs", action="store_true", help="start every kernel by itself: half as fast, less memory")
     return p.parse_args()
 
 
@@ -215,7 +271,7 @@ def main():
         plan["phases"], trainer.phase(), plan["tokens"], os.path.join(a.out, "tokenizer.json"), a.seed + trainer.steps
     )
     if plan["compile"]:
-        trainer.warm_up()
+        trainer.warm_up(not a.no_graphs)
     deadline = started + a.stop - END_MARGIN
     if a.fit:
         plan["seconds"] = deadline - time.time()

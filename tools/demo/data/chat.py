@@ -51,7 +51,7 @@ OWN = (
     "What did you answer?",
     "Say your last answer again.",
 )
-FACTS_OF_SYSTEM = (0, 0, 0, 0, 0, 0, 0, 1, 1, 2)  # how many a system message states
+FACTS_OF_SYSTEM = (0, 0, 0, 0, 0, 1, 1, 1, 2, 2)  # how many a system message states
 GREET = ("Hi! ", "Hello. ", "Hello! ", "Hi, ", "Hey, ", "Good morning! ", "Thanks. ", "Ok. ", "Great. ")
 
 

@@ -15,7 +15,7 @@ TURNS = (
     ("ask_two", 1.5),
     ("ask_unknown", 6),
     ("correct", 4),
-    ("verify", 11),
+    ("verify", 18),
     ("two_steps", 2),
     ("contrast", 2),
     ("first", 3),
@@ -64,6 +64,7 @@ def start(r, length, chars, heldout, thinking):
     return chat
 
 
+THINKING = 0.33  # share of the rows with reasoning
 AGENT = 0.6  # share of the long sessions behind an agent's prompt of many KB
 FORMED = 0.1  # share of the rows whose answers have a prescribed form
 FORMED_MOST = 2048  # tokens of such a row
@@ -83,7 +84,7 @@ def formed(r, length, chars, heldout, thinking):
 def conversation(r, length, chars_per_token, heldout=False):
     """(text, silent, forced) of one row of about `length` tokens: numbers of its answers without loss, and of those
     with loss on the arguments of the call alone."""
-    thinking = r.random() < 0.27
+    thinking = r.random() < THINKING
     if length <= FORMED_MOST and r.random() < FORMED:
         chat = formed(r, length, length * chars_per_token, heldout, thinking)
         return encode(chat.messages, thinking), chat.silent, chat.forced
