@@ -35,14 +35,22 @@ static __device__ inline lane_tokens<NT> tokens_of(const operand &x, const int32
     return l;
 }
 
+/* How many parts a column of tokens has, and this lane's token: nobody writes what it has not. */
+struct token_parts {
+    int all, own;
+};
+
 /* One unit of both rows times one column of tokens; ONE: the tokens have one part. */
 template <enum store S, bool ONE>
 static __device__ inline void unit_run(float sum[4], const uint32_t pa[4], const uint32_t pb[4],
-                                       const uint16_t *at, const struct operand &x, int parts)
+                                       const uint16_t *at, const struct operand &x,
+                                       const token_parts &parts)
 {
     constexpr bool HALF = S != STORE_BF16;
-    for (int i = 0; i < (ONE ? 1 : parts); i++) {
-        uint4 v = *(const uint4 *)(ONE ? at : at + (x.part[i] - x.part[0]));
+    for (int i = 0; i < (ONE ? 1 : parts.all); i++) {
+        uint4 v = {};
+        if (ONE || i < parts.own)
+            v = *(const uint4 *)(ONE ? at : at + (x.part[i] - x.part[0]));
         mma<HALF>(sum, pa[0], pb[0], pa[1], pb[1], v.x, v.y);
         mma<HALF>(sum, pa[2], pb[2], pa[3], pb[3], v.z, v.w);
     }
@@ -69,7 +77,8 @@ static __device__ inline float unit_scale(uint32_t scales, int u)
 template <enum store S, int NT, bool ONE>
 static __device__ inline void chunk_run(const lane_row<S> &a, const lane_row<S> &b,
                                         const lane_tokens<NT> &l, const struct operand &x,
-                                        float w_scale, int chunk, int parts, float acc[NT][4])
+                                        float w_scale, int chunk, const token_parts &parts,
+                                        float acc[NT][4])
 {
     float sum[NT][4] = {};
 #pragma unroll
@@ -145,7 +154,10 @@ static __device__ inline void part_run(const struct weight &w, const tile_part &
                                        const int32_t *x_row, int parts, float acc[NT][4])
 {
     constexpr int DEPTH = lane_ahead<S, NT, WIDE>::DEPTH;
+    static_assert(ONE || NT == 1, "one token a lane");
     const int chunks = w.cols / CHUNK, step = DEPTH * part.slices;
+    const bool told = !ONE && x.n_parts != NULL; /* else there is one token */
+    const token_parts each = {parts, told ? x.n_parts[x_row[lane_id() / 4]] : parts};
     const lane_tokens<NT> l = tokens_of<S, NT>(x, x_row, w.cols);
     for (int first = part.slice; first < chunks; first += step) {
 #pragma unroll
@@ -154,7 +166,7 @@ static __device__ inline void part_run(const struct weight &w, const tile_part &
             if (chunk >= chunks)
                 break;
             chunk_run<S, NT, ONE>(ahead.a[d], ahead.b[d], l, x, chunk_scale<S>(w, ahead.a[d]),
-                                  chunk, parts, acc);
+                                  chunk, each, acc);
             if (chunk + step < chunks)
                 ahead.load(d, w, part, chunk + step);
         }
