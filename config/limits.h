@@ -361,6 +361,18 @@
 /* A network that a GPU holds so often is computed by it alone, unless told otherwise: its kernels
  * wait for each other more than for weights, and ranks would make them wait longer. */
 #define RANKS_SPARE 4
+/* Groups of ranks that one engine gives requests to: each GPU of the largest box by itself. */
+#define GROUPS_MAX RANKS_MAX
+/* Beginnings of prompts by which a request goes to the group that has computed them: of 32 tokens,
+ * less than which costs no more than a step, 64 and so on to a million. */
+#define GROUP_BEGINNING      32
+#define GROUP_BEGINNINGS_MAX 16
+/* Of so many beginnings the group is remembered (64 KiB): those of 250 conversations. */
+#define GROUP_HOMES 4096
+/* Prompt tokens that cost about what a request costs those beside it. */
+#define GROUP_TOKENS_WORTH 1024
+/* What a group that is lost has to do, in requests: more than any other. */
+#define GROUP_LOST_LOAD (1 << 20)
 /* Pools of pieces of a worker: of the prefix cache, its probe, an audit, and room. */
 #define LINK_POOLS 4
 /* Steps on their way: one runs, one waits. */

@@ -102,6 +102,15 @@ enum status MUST_CHECK engine_create(struct model *take_model, const struct engi
 /** Cancels what runs, delivers the last events, joins the thread.  Accepts NULL. */
 void engine_destroy(struct engine *engine);
 
+/** Makes one engine of several with the same model and options (owned from here on): requests are
+ * given to one of these groups each, what is said of profiles holds for all, and their numbers come
+ * together.  Work between steps runs in the first.  Before the first request.
+ *  @param take  [n], 1 to GROUPS_MAX  @own engine_destroy */
+struct engine *engine_join(struct engine *const *take, int32_t n);
+/** How many groups an engine has, and one of them; alone it is its own. */
+int32_t engine_groups(const struct engine *engine);
+struct engine *engine_group(struct engine *engine, int32_t i);
+
 /** @err ERR_CAPACITY: the queue is full, or the engine goes down; ERR_INPUT: prompt and answer do
  * not fit the context or state_bytes, an id is outside the vocabulary, more than STOP_IDS_MAX stop
  * ids, or sampling, top_logprobs or priority is out of range.

@@ -14,7 +14,8 @@ static const struct {
 } COMMANDS[] = {
     {"serve", cmd_serve,
      "--model DIR --listen ADDR:PORT|unix:PATH --keys FILE [--admin PATH] [--isa ..]\n"
-     "      [--profile ..] [--threads N] [--ranks N] [--gpu N] [--weights synth:SEED]\n"
+     "      [--profile ..] [--threads N] [--ranks N] [--groups N] [--gpu N] [--weights "
+     "synth:SEED]\n"
      "      [--context TOKENS] [--sessions N] [--host NAME]..\n"
      "      [--keepalive-ms N] [--draft N] [--metrics ADDR:PORT|unix:PATH] [--receipts N] [--front "
      "UID]\n"

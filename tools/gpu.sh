@@ -9,7 +9,7 @@
 #   steps      whole steps by the host's launches and recorded, to the same bits (tools/bench_step.c)
 #   tp         ranks: what they take to give each other results, and NCCL; one that does not come; the same bytes from one
 #              rank, several on one GPU and one on each, of weights in a file and made of a seed, and from groups of them
-#              in every cut at once; two groups that serve two profiles; a process of them killed under load
+#              in every cut at once; two groups that serve two profiles, and two of one engine; a process of them killed under load
 #   full       the published model's size, its weights made of a seed, in every cut of the GPUs: load, decode, prompts,
 #              power, memory; a process of all of them killed under load
 #   sanitize   a part of ops under compute-sanitizer: memory, races, barriers
@@ -98,6 +98,7 @@ ranks() {
     step tp-cards 150 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --ranks "$({ cuts 2; echo 8; } | sort -nu | paste -sd,)" few
     step tp-groups 60 "$PYTHON" tests/golden/test_ranks.py --engine build/worker --gpus "$CARDS" groups
     step tp-profiles 60 "$PYTHON" tests/serve/worker.py --worker build/worker --ranks $(((CARDS + 1) / 2)) --gpus "$CARDS" groups
+    step tp-several 60 "$PYTHON" tests/serve/worker.py --worker build/worker --ranks $(((CARDS + 1) / 2)) --gpus "$CARDS" several
     step tp-serve 120 "$PYTHON" tests/serve/worker.py --worker build/worker --ranks "$CARDS" chat killed
 }
 

@@ -31,7 +31,7 @@ struct flags {
     const char *model, *listen, *keys, *admin, *metrics; /* borrow from argv */
     const char *profile, *profiles, *prefixes, *prefixes_key, *audits, *worker, *weights;
     int32_t threads, ranks, context, sessions, draft, keepalive_ms, receipts, front, worker_limit_s;
-    int32_t state_mib, gpu;
+    int32_t state_mib, gpu, groups;
     enum isa isa;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
@@ -39,18 +39,19 @@ struct flags {
 
 /* What runs; half-open while it is opened or closed. */
 struct box {
-    struct engine *engine;       /* owns; and through it the model */
-    struct profile profile;      /* what the engine starts with */
-    struct tokenizer *tokenizer; /* owns */
-    struct keys *keys;           /* owns */
-    struct listener listener;    /* owns the path; the fd goes to `http` */
-    struct listener scraped;     /* the same for `http_metrics` */
-    struct turns *turns;         /* owns */
-    struct meter *meter;         /* owns */
-    struct metrics *metrics;     /* owns */
-    struct sensors *sensors;     /* owns */
-    struct mask_vocab *masks;    /* owns */
-    bool saves;                  /* what the prefix cache holds, at the end */
+    struct engine *engine;                 /* owns; and through it the model */
+    struct profile profile;                /* what the engine starts with */
+    char prefixes[GROUPS_MAX][PATH_BYTES]; /* where each group's are kept */
+    struct tokenizer *tokenizer;           /* owns */
+    struct keys *keys;                     /* owns */
+    struct listener listener;              /* owns the path; the fd goes to `http` */
+    struct listener scraped;               /* the same for `http_metrics` */
+    struct turns *turns;                   /* owns */
+    struct meter *meter;                   /* owns */
+    struct metrics *metrics;               /* owns */
+    struct sensors *sensors;               /* owns */
+    struct mask_vocab *masks;              /* owns */
+    bool saves;                            /* what the prefix cache holds, at the end */
     struct api api;
     struct http_server *http;         /* owns */
     struct http_server *http_metrics; /* owns; NULL without --metrics */
@@ -85,6 +86,7 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
         {"--ranks", FLAG_NUMBER, &out->ranks, .max = RANKS_MAX},
         {"--weights", FLAG_TEXT, &out->weights, .required = false},
         {"--gpu", FLAG_NUMBER, &out->gpu, .max = RANKS_MAX - 1},
+        {"--groups", FLAG_NUMBER, &out->groups, .max = GROUPS_MAX},
         {"--context", FLAG_NUMBER, &out->context, .max = POSITIONS_MAX},
         {"--sessions", FLAG_NUMBER, &out->sessions, .max = SESSIONS_MAX},
         {"--state-mib", FLAG_NUMBER, &out->state_mib, .max = STATE_MIB_MAX},
@@ -107,10 +109,46 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
         out->worker = NULL; /* the list of words that the box starts it with is a fixed one */
     if ((out->prefixes == NULL) != (out->prefixes_key == NULL))
         return error_set(err, ERR_USAGE, "--prefixes and --prefixes-key go together");
+    if (out->groups > 1 && (out->worker == NULL || out->ranks == 0))
+        return error_set(err, ERR_USAGE, "--groups: each is a --worker of so many --ranks");
     return OK;
 }
 
 /* ---- opening and closing -------------------------------------------------------------------- */
+
+/* An engine for each group, and one of them all. */
+static enum status open_groups(struct box *box, const struct flags *flags,
+                               struct model_options *options, struct engine_options *engine_options,
+                               struct error *err)
+{
+    struct engine *groups[GROUPS_MAX];
+    int32_t n = 0, wanted = flags->groups > 1 ? flags->groups : 1;
+    enum status status = OK;
+    while (n < wanted && status == OK) {
+        struct model *model;
+        char *path = box->prefixes[n];
+        options->group = n;
+        if (flags->prefixes != NULL) { /* those of the first are where one alone has them */
+            int bytes = n == 0 ? snprintf(path, PATH_BYTES, "%s", flags->prefixes)
+                               : snprintf(path, PATH_BYTES, "%s.%d", flags->prefixes, (int)n);
+            if (bytes >= PATH_BYTES)
+                status = error_set(err, ERR_USAGE, "--prefixes: the path is too long");
+            engine_options->prefix_path = path;
+        }
+        if (status == OK)
+            status = model_open(flags->model, options, &model, err);
+        if (status != OK)
+            break;
+        box->scope.isa = model_isa_name(model); /* a constant */
+        status = engine_create(model, engine_options, &groups[n], err);
+        n += status == OK;
+    }
+    if (status == OK)
+        box->engine = n > 1 ? engine_join(groups, n) : groups[0];
+    for (int32_t i = 0; i < n && status != OK; i++)
+        engine_destroy(groups[i]);
+    return status;
+}
 
 static enum status open_engine(struct box *box, const struct flags *flags, struct error *err)
 {
@@ -132,7 +170,6 @@ static enum status open_engine(struct box *box, const struct flags *flags, struc
                                             .queue_max = QUEUE_DEFAULT,
                                             .state_bytes = (uint64_t)flags->state_mib << 20,
                                             .prefix_bytes = PREFIX_BYTES_DEFAULT,
-                                            .prefix_path = flags->prefixes,
                                             .profile = &box->profile};
     if (flags->prefixes != NULL) {
         enum status status = secret_open(flags->prefixes_key, engine_options.prefix_key,
@@ -145,12 +182,7 @@ static enum status open_engine(struct box *box, const struct flags *flags, struc
     enum status status = manifest_verify(flags->model, &manifest, err);
     if (status != OK)
         return status;
-    struct model *model;
-    status = model_open(flags->model, &options, &model, err);
-    if (status != OK)
-        return status;
-    box->scope.isa = model_isa_name(model); /* a constant */
-    status = engine_create(model, &engine_options, &box->engine, err);
+    status = open_groups(box, flags, &options, &engine_options, err);
     box->saves = status == OK && flags->prefixes != NULL;
     sodium_memzero(&engine_options, sizeof engine_options);
     return status;
@@ -196,8 +228,7 @@ static enum status open_profiles(struct box *box, const struct flags *flags, str
                                             .store = box->profiles,
                                             .render = api_probe_render,
                                             .render_user = &box->api,
-                                            .serve = served_run,
-                                            .serve_user = box->engine};
+                                            .serve = served_run};
     status = control_start(&options, &box->control, err);
     box->api.profiles = box->profiles;
     box->api.control = box->control;
@@ -215,7 +246,7 @@ static void open_audits(struct box *box, const struct flags *flags)
                                             .proving = {.render = api_probe_render,
                                                         .render_user = &box->api,
                                                         .serve = served_run,
-                                                        .serve_user = box->engine},
+                                                        .serve_user = engine_group(box->engine, 0)},
                                             .folder = flags->audits,
                                             .model = flags->model};
     if (auditor_start(&options, &box->auditor, &err) != OK)

@@ -424,6 +424,7 @@ int cmd_steps(int argc, char **argv)
         {"--ranks", FLAG_NUMBER, &ranks, .required = false},
         {"--weights", FLAG_TEXT, &options.weights, .required = false},
         {"--gpu", FLAG_NUMBER, &options.gpu, .required = false},
+        {"--group", FLAG_NUMBER, &options.group, .max = GROUPS_MAX - 1},
         {"--step-ms", FLAG_NUMBER, &options.worker_step_ms, .required = false},
     };
     enum status status = flags_parse(argc, argv, flags, sizeof flags / sizeof *flags, &err);

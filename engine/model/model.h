@@ -29,6 +29,7 @@ struct model_options {
     int ranks;    /* that compute it together (kernels/ranks.h), with the same bits; 0: as many as
                    * its backend wants */
     int gpu;      /* of rank 0; the others have those behind it.  Only for who computes on GPUs */
+    int group;    /* of several such models: its GPUs lie behind those of the groups before it */
     /* "synth:SEED": weights are made of a seed (engine/model/made.h), and of the checkpoint only
      * config.json is read; NULL: they are those of the checkpoint. */
     const char *weights;

@@ -46,9 +46,9 @@ struct remote {
 
 static enum status spawn(struct remote *r, struct error *err)
 {
-    char threads[16], ranks[16], gpu[16], step_ms[16];
+    char threads[16], ranks[16], gpu[16], group[16], step_ms[16];
     snprintf(threads, sizeof threads, "%d", r->options.threads);
-    const char *argv[18] = {r->program, "steps", "--model", r->dir};
+    const char *argv[20] = {r->program, "steps", "--model", r->dir};
     int n = 4;
     if (r->options.isa != ISA_AUTO) {
         argv[n++] = "--isa";
@@ -67,6 +67,11 @@ static enum status spawn(struct remote *r, struct error *err)
     if (r->options.gpu != 0) {
         argv[n++] = "--gpu";
         argv[n++] = gpu;
+    }
+    snprintf(group, sizeof group, "%d", r->options.group);
+    if (r->options.group != 0) {
+        argv[n++] = "--group";
+        argv[n++] = group;
     }
     snprintf(step_ms, sizeof step_ms, "%d", (int)r->options.worker_step_ms);
     if (r->options.worker_step_ms != 0) {

@@ -29,9 +29,10 @@ struct job {
 
 struct control {
     struct control_options options;
-    struct lab lab;      /* of the thread */
-    struct proof *proof; /* owns; of the thread */
-    struct rank *rank;   /* owns; of the thread */
+    struct lab lab;       /* of the thread */
+    struct engine *group; /* borrows; of the thread: whose model the laboratory is */
+    struct proof *proof;  /* owns; of the thread */
+    struct rank *rank;    /* owns; of the thread */
     pthread_t thread;
 
     pthread_mutex_t lock; /* protects all below */
@@ -101,14 +102,27 @@ static void proof_keep(struct control *c)
     c->proven_s = c->proof->time_s;
 }
 
+/* Of every group; the first bad proof stands for all, else the last good one. */
+static void prove_groups(struct control *c, const struct profile *profile, struct buf *text)
+{
+    int32_t n = engine_groups(c->options.engine), i = 0;
+    do {
+        c->group = engine_group(c->options.engine, i++);
+        const struct proof_options options = {.profile = profile,
+                                              .render = c->options.render,
+                                              .render_user = c->options.render_user,
+                                              .serve = c->options.serve,
+                                              .serve_user = c->group};
+        lab_begin(&c->lab);
+        proof_run(&c->lab, &options, c->proof);
+    } while (i < n && c->proof->good);
+    if (n > 1)
+        buf_printf(text, "group %d of %d:\n", (int)i, (int)n);
+}
+
 static void prove(struct control *c, const struct profile *profile, struct control_result *result)
 {
-    const struct proof_options options = {.profile = profile,
-                                          .render = c->options.render,
-                                          .render_user = c->options.render_user,
-                                          .serve = c->options.serve,
-                                          .serve_user = c->options.serve_user};
-    proof_run(&c->lab, &options, c->proof);
+    prove_groups(c, profile, &result->text);
     proof_text(c->proof, &result->text);
     proof_json(c->proof, &result->data);
     result->good = c->proof->good;
@@ -223,6 +237,7 @@ static const struct {
 static void job_run(struct control *c, const struct job *job)
 {
     struct control_result result = {0};
+    c->group = engine_group(c->options.engine, 0);
     lab_begin(&c->lab);
     JOBS[job->kind].run(c, job, &result);
     pthread_mutex_lock(&c->lock);
@@ -290,7 +305,7 @@ static bool run_between(void *host, engine_work_fn *work, void *user)
     pthread_mutex_lock(&c->lock);
     bool go_on = !c->stopping;
     pthread_mutex_unlock(&c->lock);
-    return go_on && engine_between_steps(c->options.engine, work, user);
+    return go_on && engine_between_steps(c->group, work, user);
 }
 
 /* ---- public --------------------------------------------------------------------------------- */

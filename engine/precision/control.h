@@ -17,9 +17,8 @@ struct control_options {
     struct engine *engine; /* borrows */
     struct store *store;   /* borrows */
     proof_render_fn *render;
-    void *render_user; /* borrows */
-    proof_serve_fn *serve;
-    void *serve_user; /* borrows */
+    void *render_user;     /* borrows */
+    proof_serve_fn *serve; /* of the engine, or of the group of it that is proven */
 };
 
 /** Lets the store's profile serve and starts the thread.

@@ -13,6 +13,7 @@
 #include "config/limits.h"
 #include "engine/engine.h"
 #include "engine/model/prefix_file.h"
+#include "engine/serve/groups.h"
 #include "engine/serve/schedule.h"
 
 #include <pthread.h>
@@ -67,6 +68,8 @@ struct timeline {
 };
 
 struct engine {
+    struct groups
+        *groups;         /* owns; it is the face of these, and has nothing else; NULL: it serves */
     struct model *model; /* owns */
     struct engine_options options;
     struct prefix *prefix;            /* owns; NULL: no prefix cache */
@@ -83,13 +86,13 @@ struct engine {
     struct schedule_waiting *waiting; /* owns; [n_requests], of the queue at one moment */
     pthread_t thread;
 
-    pthread_mutex_t lock;   /* protects all below and the marked members of requests */
-    pthread_cond_t work;    /* something was submitted, or stopping */
-    struct request **queue; /* owns; [n_requests], oldest first */
-    double mean_ms;         /* how long requests ran lately; 0: none did */
-    uint64_t next_number;
-    struct profile profile; /* of requests that name none */
-    bool apart;             /* no request starts while one of another profile runs */
+    pthread_mutex_t lock;              /* protects all below and the marked members of requests */
+    pthread_cond_t work;               /* something was submitted, or stopping */
+    struct request **queue;            /* owns; [n_requests], oldest first */
+    double mean_ms;                    /* how long requests ran lately; 0: none did */
+    uint64_t next_number, number_step; /* groups have different numbers */
+    struct profile profile;            /* of requests that name none */
+    bool apart;                        /* no request starts while one of another profile runs */
     bool stopping;
     bool watched;            /* the network may be lost while nobody asks for anything */
     engine_work_fn *work_fn; /* to be run between two steps; NULL: none */

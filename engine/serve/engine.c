@@ -432,7 +432,7 @@ enum status engine_create(struct model *take_model, const struct engine_options 
     e->model = take_model;
     e->options = *options;
     e->profile = profile;
-    e->next_number = 1;
+    e->next_number = e->number_step = 1;
     e->stats.worker = model_worker(e->model);
     e->watched = e->stats.worker != 0;
     pthread_condattr_t clock;
@@ -457,12 +457,48 @@ void engine_destroy(struct engine *e)
 {
     if (e == NULL)
         return;
+    if (e->groups != NULL) {
+        groups_destroy(e->groups);
+        free(e);
+        return;
+    }
     pthread_mutex_lock(&e->lock);
     e->stopping = true;
     pthread_cond_signal(&e->work);
     pthread_mutex_unlock(&e->lock);
     ASSERT(pthread_join(e->thread, NULL) == 0);
     engine_free(e);
+}
+
+struct engine *engine_join(struct engine *const *take, int32_t n)
+{
+    struct engine *e = take_memory(1, sizeof *e);
+    for (int32_t i = 0; i < n; i++) {
+        pthread_mutex_lock(&take[i]->lock);
+        ASSERT(take[i]->groups == NULL && take[i]->next_number == 1);
+        take[i]->next_number = (uint64_t)i + 1;
+        take[i]->number_step = (uint64_t)n;
+        pthread_mutex_unlock(&take[i]->lock);
+    }
+    e->groups = groups_create(take, n, take[0]->options.sessions_max);
+    return e;
+}
+
+int32_t engine_groups(const struct engine *e)
+{
+    return e->groups != NULL ? groups_count(e->groups) : 1;
+}
+
+struct engine *engine_group(struct engine *e, int32_t i)
+{
+    ASSERT(e->groups != NULL || i == 0);
+    return e->groups != NULL ? groups_at(e->groups, i) : e;
+}
+
+/* Whose answer is that of all. */
+static const struct engine *first_of(const struct engine *e)
+{
+    return e->groups != NULL ? groups_at(e->groups, 0) : e;
 }
 
 static enum status request_check(const struct engine *e, const struct engine_request *r,
@@ -526,6 +562,8 @@ enum status engine_submit(struct engine *e, const struct engine_request *request
 {
     struct profile profile;
     uint64_t state_bytes;
+    if (e->groups != NULL)
+        e = groups_place(e->groups, request);
     enum status status = request_check(e, request, err);
     if (status == OK)
         status = state_check(e, request, &profile, &state_bytes, err);
@@ -541,7 +579,7 @@ enum status engine_submit(struct engine *e, const struct engine_request *request
     int32_t *ids = r->ids;
     *r = (struct request){
         .state = REQUEST_WAITING,
-        .number = e->next_number++,
+        .number = e->next_number,
         .ids = ids,
         .n_ids = request->n_ids,
         .tokens_max = request->tokens_max,
@@ -562,6 +600,7 @@ enum status engine_submit(struct engine *e, const struct engine_request *request
     memcpy(r->ids, request->ids, (size_t)request->n_ids * sizeof *r->ids);
     for (int32_t i = 0; i < request->n_stop_ids; i++)
         r->stop_ids[i] = request->stop_ids[i];
+    e->next_number += e->number_step;
     *out = r->number; /* before the first event can be delivered */
     e->queue[e->stats.waiting++] = r;
     e->stats.requests++;
@@ -599,6 +638,11 @@ static void save_run(void *user, struct model *model)
 enum status engine_save(struct engine *e, struct error *err)
 {
     struct save save = {.engine = e, .err = err};
+    for (int32_t i = 0; e->groups != NULL && i < groups_count(e->groups); i++) {
+        enum status status = engine_save(groups_at(e->groups, i), err);
+        if (status != OK || i + 1 == groups_count(e->groups))
+            return status;
+    }
     if (e->options.prefix_path == NULL)
         return error_set(err, ERR_INPUT, "prefix file: none was named at the start");
     if (!engine_between_steps(e, save_run, &save))
@@ -608,24 +652,29 @@ enum status engine_save(struct engine *e, struct error *err)
 
 enum status engine_profile_set(struct engine *e, const struct profile *profile, struct error *err)
 {
-    enum status status = profile_check(e->model, profile, err);
-    if (status != OK)
-        return status;
-    pthread_mutex_lock(&e->lock);
-    e->profile = *profile;
-    pthread_mutex_unlock(&e->lock);
-    return OK;
+    enum status status = profile_check(first_of(e)->model, profile, err);
+    for (int32_t i = 0; i < engine_groups(e) && status == OK; i++) {
+        struct engine *group = engine_group(e, i);
+        pthread_mutex_lock(&group->lock);
+        group->profile = *profile;
+        pthread_mutex_unlock(&group->lock);
+    }
+    return status;
 }
 
 void engine_profiles_apart(struct engine *e, bool apart)
 {
-    pthread_mutex_lock(&e->lock);
-    e->apart = apart;
-    pthread_mutex_unlock(&e->lock);
+    for (int32_t i = 0; i < engine_groups(e); i++) {
+        struct engine *group = engine_group(e, i);
+        pthread_mutex_lock(&group->lock);
+        group->apart = apart;
+        pthread_mutex_unlock(&group->lock);
+    }
 }
 
 void engine_profile_get(struct engine *e, struct profile *out)
 {
+    e = engine_group(e, 0);
     pthread_mutex_lock(&e->lock);
     *out = e->profile;
     pthread_mutex_unlock(&e->lock);
@@ -633,14 +682,21 @@ void engine_profile_get(struct engine *e, struct profile *out)
 
 int32_t engine_retry_after_s(struct engine *e)
 {
-    pthread_mutex_lock(&e->lock);
-    double mean_ms = e->mean_ms;
-    pthread_mutex_unlock(&e->lock);
-    return schedule_retry_after_s(mean_ms, e->options.sessions_max);
+    int32_t soonest = RETRY_AFTER_S_MAX;
+    for (int32_t i = 0; i < engine_groups(e); i++) {
+        struct engine *group = engine_group(e, i);
+        pthread_mutex_lock(&group->lock);
+        int32_t s = schedule_retry_after_s(group->mean_ms, group->options.sessions_max);
+        pthread_mutex_unlock(&group->lock);
+        soonest = s < soonest ? s : soonest;
+    }
+    return soonest;
 }
 
 void engine_cancel(struct engine *e, uint64_t number)
 {
+    if (e->groups != NULL) /* whose number it is */
+        e = groups_at(e->groups, (int32_t)((number - 1) % (uint64_t)groups_count(e->groups)));
     pthread_mutex_lock(&e->lock);
     for (int32_t i = 0; i < e->n_requests; i++) {
         struct request *r = &e->requests[i];
@@ -652,6 +708,7 @@ void engine_cancel(struct engine *e, uint64_t number)
 
 bool engine_between_steps(struct engine *e, engine_work_fn *work, void *user)
 {
+    e = engine_group(e, 0);
     pthread_mutex_lock(&e->lock);
     while (e->work_fn != NULL && !e->stopping)
         pthread_cond_wait(&e->worked, &e->lock);
@@ -671,6 +728,10 @@ bool engine_between_steps(struct engine *e, engine_work_fn *work, void *user)
 
 void engine_stats_get(struct engine *e, struct engine_stats *out)
 {
+    if (e->groups != NULL) {
+        groups_stats(e->groups, out);
+        return;
+    }
     pthread_mutex_lock(&e->lock);
     *out = e->stats;
     out->session_bytes = sequence_bytes_under(e->model, &e->profile, e->options.context_max);
@@ -679,6 +740,8 @@ void engine_stats_get(struct engine *e, struct engine_stats *out)
 
 bool engine_gauges_get(struct engine *e, struct gauges *out)
 {
+    if (e->groups != NULL)
+        return groups_gauges(e->groups, out);
     pthread_mutex_lock(&e->lock);
     bool told = e->gauges.at_ms != 0;
     if (told)
@@ -689,10 +752,10 @@ bool engine_gauges_get(struct engine *e, struct gauges *out)
 
 const struct model_config *engine_model_config(const struct engine *e)
 {
-    return model_config(e->model);
+    return model_config(first_of(e)->model);
 }
 
 int32_t engine_context_max(const struct engine *e)
 {
-    return e->options.context_max;
+    return first_of(e)->options.context_max;
 }

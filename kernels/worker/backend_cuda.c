@@ -13,6 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The GPU of rank 0 of this group. */
+static int first_of(const struct model_options *options)
+{
+    return options->gpu + options->group * options->ranks;
+}
+
 static int device_of(int32_t rank, int32_t ranks, int first)
 {
     return backend_cuda_devices() - first < ranks ? first : first + rank;
@@ -24,7 +30,7 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
 {
     if (options->isa != ISA_AUTO || options->threads != 0)
         return error_set(err, ERR_USAGE, "--isa, --threads: the worker computes on a GPU");
-    int device = device_of(rank, options->ranks, options->gpu);
+    int device = device_of(rank, options->ranks, first_of(options));
     const char *reason;
     *out = backend_cuda_create(device, limits, &reason);
     if (*out == NULL)
@@ -86,7 +92,7 @@ void model_backend_watch(const struct model_options *options, struct link_board 
 {
     static struct watch w;
     pthread_t thread;
-    w = (struct watch){board, options->ranks, options->gpu};
+    w = (struct watch){board, options->ranks, first_of(options)};
     int code = pthread_create(&thread, NULL, watch, &w);
     if (code != 0)
         fprintf(stderr, "worker: nobody watches the GPUs: %s\n", strerror(code));

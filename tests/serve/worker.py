@@ -8,6 +8,7 @@ hung     a worker that is stopped is noticed by the watchdog, and by a proof tha
 faults   each way in which GPUs and ranks fail, planted in a worker: its reason is told, and it serves again
 groups   two engines, each with a worker and a profile of its own, under load at once: what each says alone
 load     a model that can not be loaded, and memory that is not there: clients are told, until it can
+several  one engine with two groups: requests go to both, a conversation to who knows it; one of them is killed
 size     kill -9 of a worker whose weights are made of a seed; on GPUs those of the published size (only when named)
 Prints TAP, and after how long each worker computed again.  PROGRAM is the engine unless it is given; `same` holds for
 that one alone, since a GPU sums in another order."""
@@ -85,15 +86,18 @@ class Engine:
         text = connection.getresponse().read().decode()
         return int(float(re.search(rf"^{re.escape(name)}\{{.*\}} (\S+)$", text, re.M).group(1)))
 
-    def worker(self):
-        """The process that computes, once there is one."""
+    def workers(self, n):
+        """The processes that compute, once there are so many."""
         children = []
         def there():
-            children[:] = [pid for task in os.listdir(f"/proc/{self.process.pid}/task") for pid in
+            children[:] = [int(pid) for task in os.listdir(f"/proc/{self.process.pid}/task") for pid in
                            open(f"/proc/{self.process.pid}/task/{task}/children").read().split()]
-            return children
+            return len(children) >= n
         until(there)
-        return int(children[0])
+        return sorted(children)
+
+    def worker(self):
+        return self.workers(1)[0]
 
     def idle(self):
         return self.metric("vllm:num_requests_running") + self.metric("vllm:num_requests_waiting") == 0
@@ -254,10 +258,10 @@ def group_hung(folder, model, worker):
     engine = Engine(folder + "/hung", model, *worker, "--worker-limit", str(HANGS_S))
     asked = {"messages": [{"role": "user", "content": LONG}], "temperature": 0, "max_tokens": 1500}
     answer = stream(engine, asked, 2)
-    proof = threading.Thread(target=lambda: proofs.append(engine.admin("profile verify")), daemon=True)
+    proof = threading.Thread(target=lambda: proofs.append(engine.admin("profile", "verify")), daemon=True)
     proofs = []
     proof.start()
-    until(lambda: engine.admin("profile list") is not None)
+    until(lambda: engine.admin("profile", "list") is not None)
     stopped = engine.worker()
     os.kill(stopped, signal.SIGSTOP)
     check("hung: the watchdog ends it, and the running stream is told", "engine_restarting" in rest(answer))
@@ -355,6 +359,38 @@ def group_groups(folder, model, worker):
     check("groups: both stop as ever", all([engine.stop() for engine in engines]))
 
 
+def busy(pid):
+    """Time that a process has computed, in ticks."""
+    return sum(map(int, open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[11:13]))
+
+
+def group_several(folder, model, worker):
+    engine = Engine(folder + "/several", model, *worker, "--groups", "2")
+    bodies = [{"messages": [{"role": "user", "content": f"What is {n} and {n}?"}], "temperature": 1, "seed": n,
+               "max_tokens": 24, "logprobs": True} for n in range(4)]
+    workers = engine.workers(2)
+    wanted = [said(engine.ask(body))[:2] for body in bodies]
+    before = [busy(pid) for pid in workers]
+    laters = [Later(engine, body) for body in bodies for _ in range(3)]
+    check("several: two groups at once say what one says alone",
+          [said(later.take())[:2] for later in laters] == [answer for answer in wanted for _ in range(3)])
+    check("several: both have computed", all(busy(pid) > was for pid, was in zip(workers, before)))
+    turns = [said(engine.ask(ASKED[n]))[2] for n in (2, 3)]
+    check("several: the next turn of a conversation finds what the first one left",
+          turns[1]["prompt_tokens_details"]["cached_tokens"] >= 128, turns)
+    proof = engine.admin("profile", "verify")
+    check("several: a proof is that of each group", proof.get("ok") and "group 2 of 2" in json.dumps(proof), proof)
+    streams = [stream(engine, {"messages": TURNS, "temperature": 1, "seed": n, "max_tokens": 300}, 2) for n in range(2)]
+    os.kill(workers[0], signal.SIGKILL)
+    ends = [rest(answer) for answer in streams]
+    check("several: of two streams the one whose group is killed is told, the other goes on",
+          sorted("engine_restarting" in end for end in ends) == [False, True], ends)
+    check("several: meanwhile the other one answers", said(engine.ask(bodies[0]))[:2] == wanted[0])
+    check("several: it serves again, with another worker",
+          engine.serves(1) and len(set(engine.workers(2)) & set(workers)) == 1)
+    check("several: and it stops as ever", engine.stop())
+
+
 def made_folder(folder, model, config):
     """A model without weights: a configuration, and the model's words, with others that nobody says behind them."""
     os.makedirs(folder)
@@ -383,7 +419,7 @@ def group_size(folder, model, worker):
     begin = time.monotonic()
     wanted = said(engine.ask(asked))
     print(f"# an answer after {time.monotonic() - begin:.2f} s", flush=True)
-    check("size: it answers", wanted[0] == 200 and len(wanted[1][0]["logprobs"]["content"]) > 0, wanted)
+    check("size: it answers", wanted[0] == 200 and wanted[2]["completion_tokens"] > 0, wanted)
     for losses in (1, 2):
         answer = stream(engine, {"messages": TURNS, "temperature": 1, "max_tokens": 1500}, 2)
         begin = time.monotonic()
@@ -396,7 +432,8 @@ def group_size(folder, model, worker):
 
 
 GROUPS = {"chat": group_chat, "same": group_same, "killed": group_killed, "hung": group_hung, "faults": group_faults,
-          "groups": group_groups, "load": group_load, "size": group_size}
+          "groups": group_groups, "load": group_load,
+          "several": group_several, "size": group_size}
 
 
 def main():

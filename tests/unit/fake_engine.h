@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "kernels/check.h"
+#include "tests/unit/fake_groups.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

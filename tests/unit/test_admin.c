@@ -6,6 +6,7 @@
 #include "engine/admin/admin_commands.h"
 #include "engine/base/clock.h"
 #include "engine/base/json.h"
+#include "tests/unit/fake_groups.h"
 
 #include <errno.h>
 #include <poll.h>

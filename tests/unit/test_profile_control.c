@@ -35,9 +35,26 @@ static struct {
     bool proves; /* one waits */
     bool bad;    /* proofs fail */
     int proofs;
+    int groups;    /* of the engine */
+    int bad_group; /* whose proofs fail; below 0: none's */
     int saves;
     bool full; /* the disk, for the engine */
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* What stands for each group. */
+static char played[4];
+
+int32_t engine_groups(const struct engine *engine)
+{
+    (void)engine;
+    return world.groups;
+}
+
+struct engine *engine_group(struct engine *engine, int32_t i)
+{
+    (void)engine;
+    return (struct engine *)(void *)&played[i];
+}
 
 static void wait_or_die(void)
 {
@@ -124,8 +141,10 @@ void proof_run(struct lab *lab, const struct proof_options *options, struct proo
         pthread_cond_timedwait(&world.changed, &world.lock, &soon);
     }
     out->complete = lab->run(lab->host, no_work, NULL);
-    out->good = out->complete && !world.bad;
-    if (world.bad) {
+    bool bad = world.bad || (world.bad_group >= 0 &&
+                             options->serve_user == (const void *)&played[world.bad_group]);
+    out->good = out->complete && !bad;
+    if (bad) {
         out->cells[ROW_HC_MIX][KIND_CSA][LEG_DECODE].state = PROOF_WRONG;
         out->counts[PROOF_WRONG] = 1;
         strcpy(out->cells[ROW_HC_MIX][KIND_CSA][LEG_DECODE].why, "ran bf16 in 3 of 4 calls");
@@ -185,6 +204,7 @@ static int setup(void **state)
     (void)state;
     world.hold = world.bad = world.drained = false;
     world.switches = world.proofs = 0;
+    world.groups = 1, world.bad_group = -1;
     world.serves = (struct profile){0}; /* no profile of the store */
     start();
     return 0;
@@ -307,6 +327,24 @@ static void test_unproven(void **state)
     world.bad = false;
     assert_true(set("fast", false, 0, "serves"));
     assert_alarm("");
+}
+
+/* Every group is proven, and one that is not keeps the profile from all. */
+static void test_groups(void **state)
+{
+    (void)state;
+    world.groups = 3;
+    assert_true(set("fast", false, 0, "group 3 of 3:"));
+    assert_int_equal(world.proofs, 3);
+    assert_serves("fast");
+    for (world.bad_group = 0; world.bad_group < 3; world.bad_group++) {
+        char says[32];
+        snprintf(says, sizeof says, "group %d of 3:", world.bad_group + 1);
+        world.proofs = 0;
+        assert_false(set("official", false, 0, says));
+        assert_int_equal(world.proofs, world.bad_group + 1);
+        assert_serves("fast");
+    }
 }
 
 static void test_verify(void **state)
@@ -546,6 +584,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_good, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unproven, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_groups, setup, teardown),
         cmocka_unit_test_setup_teardown(test_verify, setup, teardown),
         cmocka_unit_test_setup_teardown(test_engine_refuses, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
