@@ -39,6 +39,7 @@ struct order {
 struct auditor {
     struct auditor_options options;
     struct archive *archive; /* owns */
+    struct golden_model model;
     char schedule_path[PATH_BYTES];
     struct lab lab;   /* of the thread */
     int64_t next_ms;  /* of the thread: a piece waits until then while requests are there */
@@ -189,7 +190,7 @@ static bool order_of(struct auditor *a, struct json_object *report, struct order
                             &err) == OK &&
            audit_report_profile(report_member(report, "profile"), &out->what.profile) &&
            audit_report_profile(report_member(report, "reference"), &out->what.reference) &&
-           audit_engine_is(engine, engine_model_config(a->options.engine)->name);
+           audit_engine_is(engine, a->model.name, a->model.weights);
 }
 
 /* Ends an interrupted audit that does not go on. */
@@ -291,38 +292,25 @@ static void finish(struct auditor *a, struct audit_work *w, bool whole, int star
     pthread_mutex_unlock(&a->lock);
 }
 
-static enum status golden_model(struct auditor *a, struct golden_model *out, struct error *err)
-{
-    const struct model_config *config = engine_model_config(a->options.engine);
-    return golden_model_of(a->options.model, config->name, config->vocab_size, out, err);
-}
-
 /* The file that may lie among the reports.  @return OK with *out NULL: there is none */
 static enum status golden_open(struct auditor *a, struct golden **out, struct error *err)
 {
-    struct golden_model model;
     struct buf path = {0};
     enum status status = OK;
     buf_printf(&path, "%s/" AUDITOR_GOLDEN, a->options.folder);
     *out = NULL;
-    bool there = access(buf_cstr(&path), F_OK) == 0;
-    if (there)
-        status = golden_model(a, &model, err);
-    if (there && status == OK)
-        status = golden_read(buf_cstr(&path), &model, out, err);
+    if (access(buf_cstr(&path), F_OK) == 0)
+        status = golden_read(buf_cstr(&path), &a->model, out, err);
     buf_free(&path);
     return status;
 }
 
 enum status auditor_golden_put(struct auditor *a, const struct buf *text, struct error *err)
 {
-    struct golden_model model;
     struct golden *golden = NULL;
     struct buf path = {0};
     int32_t room = engine_context_max(a->options.engine);
-    enum status status = golden_model(a, &model, err);
-    if (status == OK)
-        status = golden_parse(text, &model, &golden, err);
+    enum status status = golden_parse(text, &a->model, &golden, err);
     if (status == OK && (int64_t)golden_ids(golden)->len > room)
         status = error_set(err, ERR_INPUT, "ids: %zu, the context has room for %d",
                            golden_ids(golden)->len, (int)room);
@@ -383,6 +371,7 @@ static void audit_run(struct auditor *a)
     struct audit_work w = {.order = order->what,
                            .lab = &a->lab,
                            .text = a->options.text,
+                           .weights = a->model.weights,
                            .proving = a->options.proving,
                            .report = order->report};
     struct error err;
@@ -512,7 +501,11 @@ enum status auditor_start(const struct auditor_options *options, struct auditor 
     ASSERT(pthread_cond_init(&a->changed, &clock) == 0);
     pthread_condattr_destroy(&clock);
     ASSERT(pthread_mutex_init(&a->lock, NULL) == 0);
-    enum status status = archive_open(options->folder, &a->archive, err);
+    const struct model_config *config = engine_model_config(options->engine);
+    enum status status =
+        golden_model_of(options->model, config->name, config->vocab_size, &a->model, err);
+    if (status == OK)
+        status = archive_open(options->folder, &a->archive, err);
     if (status == OK) {
         /* It fits: the archive's own paths are longer. */
         snprintf(a->schedule_path, sizeof a->schedule_path, "%s/schedule", options->folder);

@@ -48,6 +48,7 @@ struct audit {
     struct chat_tokens tokens;
     struct lab *lab, *cpu_lab;
     struct audit_given *given;
+    struct golden_model model_of;
     struct audit_work work;
 };
 
@@ -157,7 +158,8 @@ static enum status resume_open(struct audit *a, struct error *err)
     if (status != OK)
         return status;
     const char *other =
-        !audit_engine_is(report_member(report, "engine"), a->lab->config->name) ? "engine"
+        !audit_engine_is(report_member(report, "engine"), a->model_of.name, a->model_of.weights)
+            ? "engine"
         : !same_profile(report_member(report, "profile"), &order->profile)      ? "profile"
         : !same_profile(report_member(report, "reference"), &order->reference)  ? "reference"
         : strcmp(report_string(report, "budget"), order->budget->name) != 0     ? "budget"
@@ -197,10 +199,7 @@ static enum status cpu_open(struct audit *a, struct error *err)
 static enum status golden_open(struct audit *a, struct error *err)
 {
     struct audit_anchors *anchors = &a->work.anchors;
-    const struct model_config *config = a->lab->config;
-    struct golden_model model;
-    enum status status =
-        golden_model_of(a->options.dir, config->name, config->vocab_size, &model, err);
+    enum status status = OK;
     for (const char *at = a->options.golden; at != NULL && status == OK;) {
         size_t len = strcspn(at, ",");
         struct buf path = {0};
@@ -208,7 +207,8 @@ static enum status golden_open(struct audit *a, struct error *err)
         if (anchors->n_golden == GOLDEN_FILES_MAX)
             status = error_set(err, ERR_USAGE, "--golden: at most %d files", GOLDEN_FILES_MAX);
         else
-            status = golden_read(buf_cstr(&path), &model, &anchors->golden[anchors->n_golden], err);
+            status = golden_read(buf_cstr(&path), &a->model_of, &anchors->golden[anchors->n_golden],
+                                 err);
         anchors->n_golden += status == OK;
         buf_free(&path);
         at = at[len] == ',' ? at + len + 1 : NULL;
@@ -232,9 +232,14 @@ static enum status audit_open(struct audit *a, struct error *err)
         return status;
     a->lab = lab_new(a->model);
     a->lab->run = run_unless_stopped;
-    a->work = (struct audit_work){
-        .order = a->options.order, .lab = a->lab, .text = {a->tokenizer, &a->tokens}};
-    status = cpu_open(a, err);
+    const struct model_config *config = a->lab->config;
+    a->work = (struct audit_work){.order = a->options.order,
+                                  .lab = a->lab,
+                                  .text = {a->tokenizer, &a->tokens},
+                                  .weights = a->model_of.weights};
+    status = golden_model_of(a->options.dir, config->name, config->vocab_size, &a->model_of, err);
+    if (status == OK)
+        status = cpu_open(a, err);
     if (status == OK)
         status = golden_open(a, err);
     if (status == OK && a->options.resume != NULL)

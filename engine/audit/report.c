@@ -99,8 +99,12 @@ static void put_head(struct json_object *report, struct buf *out)
     struct json_object *engine = report_member(report, "engine");
     struct json_object *profile = report_member(report, "profile");
     struct json_object *reference = report_member(report, "reference");
-    buf_printf(out, "v4box %s, model %s, %s\n", report_string(engine, "version"),
-               report_string(engine, "model"), report_string(engine, "isa"));
+    buf_printf(out, "v4box %s, model %s %.12s, %s\n", report_string(engine, "version"),
+               report_string(engine, "model"), report_string(engine, "weights"),
+               report_string(engine, "isa"));
+    if (strcmp(report_string(engine, "computes"), "a worker") == 0)
+        buf_puts(out,
+                 "computed by a worker: nobody looks into its layers, so that none is named\n");
     struct json_object *run = report_member(report, "run");
     if (run != NULL)
         buf_printf(out, "audit %.0f, %s, asked for by the %s\n", report_number(run, "id"),
@@ -312,6 +316,10 @@ enum status report_diff(struct json_object *a, struct json_object *b, struct buf
     diff_value("version", report_string(a_engine, "version"), report_string(b_engine, "version"),
                out);
     diff_value("model", report_string(a_engine, "model"), report_string(b_engine, "model"), out);
+    diff_value("weights", report_string(a_engine, "weights"), report_string(b_engine, "weights"),
+               out);
+    diff_value("computed by", report_string(a_engine, "computes"),
+               report_string(b_engine, "computes"), out);
     diff_value("isa", report_string(a_engine, "isa"), report_string(b_engine, "isa"), out);
     diff_profile(report_member(a, "profile"), report_member(b, "profile"), out);
     for (size_t i = 0; i < report_count(a_tests); i++) {

@@ -13,6 +13,7 @@
 #include "engine/base/clock.h"
 #include "engine/model/model.h"
 #include "kernels/check.h"
+#include "kernels/gauges.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -152,19 +153,49 @@ enum audit_verdict audit_report_worst(struct json_object *report)
     return worst;
 }
 
-bool audit_engine_is(struct json_object *engine, const char *model)
+bool audit_engine_is(struct json_object *engine, const char *model, const char *weights)
 {
     return strcmp(report_string(engine, "version"), V4BOX_VERSION) == 0 &&
-           strcmp(report_string(engine, "model"), model) == 0;
+           strcmp(report_string(engine, "model"), model) == 0 &&
+           strcmp(report_string(engine, "weights"), weights) == 0;
 }
 
-static struct json_object *report_new(const struct audit_work *w, const char *isa)
+/* What computes. */
+struct computer {
+    const char *isa;
+    bool worker, gpus;
+    struct gauges gauges; /* where there are GPUs */
+};
+
+static void ask_computer(void *user, struct model *model)
+{
+    struct computer *c = user;
+    c->isa = model_isa_name(model);
+    c->worker = model_worker(model) != 0;
+    c->gpus = model_gauges(model, &c->gauges) && c->gauges.n > 0;
+}
+
+static void put_computer(const struct computer *c, struct json_object *engine)
+{
+    json_set(engine, "isa", json_object_new_string(c->isa));
+    json_set(engine, "computes", json_object_new_string(c->worker ? "a worker" : "this program"));
+    if (!c->gpus)
+        return;
+    struct json_object *gpus = json_object_new_array();
+    for (int32_t i = 0; i < c->gauges.n; i++)
+        json_object_array_add(gpus, json_object_new_string(c->gauges.gpu[i].name));
+    json_set(engine, "gpus", gpus);
+    json_set(engine, "driver", json_object_new_string(c->gauges.driver));
+}
+
+static struct json_object *report_new(const struct audit_work *w, const struct computer *computer)
 {
     struct json_object *out = json_object_new_object(), *engine = json_object_new_object();
     json_set(out, "schema", json_object_new_string(REPORT_SCHEMA));
     json_set(engine, "version", json_object_new_string(V4BOX_VERSION));
     json_set(engine, "model", json_object_new_string(w->lab->config->name));
-    json_set(engine, "isa", json_object_new_string(isa));
+    json_set(engine, "weights", json_object_new_string(w->weights));
+    put_computer(computer, engine);
     json_set(out, "engine", engine);
     json_set(out, "profile", profile_json(&w->order.profile));
     json_set(out, "reference", profile_json(&w->order.reference));
@@ -176,18 +207,13 @@ static struct json_object *report_new(const struct audit_work *w, const char *is
     return out;
 }
 
-static void ask_isa(void *user, struct model *model)
-{
-    *(const char **)user = model_isa_name(model);
-}
-
 enum status audit_work_open(struct audit_work *w, int32_t context, struct error *err)
 {
-    const char *isa = "";
-    if (!lab_work(w->lab, ask_isa, &isa))
+    struct computer computer = {0};
+    if (!lab_work(w->lab, ask_computer, &computer))
         return error_set(err, ERR_IO, "the model is going away");
     if (w->report == NULL)
-        w->report = report_new(w, isa);
+        w->report = report_new(w, &computer);
     w->verdict = audit_report_worst(w->report);
     w->before_s =
         report_member(w->report, "spent_s") != NULL ? report_number(w->report, "spent_s") : 0;

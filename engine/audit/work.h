@@ -42,6 +42,7 @@ struct audit_work {
     struct audit_order order;
     struct lab *lab;               /* borrows */
     struct audit_text text;        /* borrows */
+    const char *weights;           /* SHA-256 of their manifest, in hex; "" without one; borrows */
     struct proof_options proving;  /* what renders and serves for the proof, or NULLs */
     struct lab *cpu;               /* borrows: the CPU's network on the same weights, or NULL */
     struct audit_anchors anchors;  /* owns the CPU's machine, borrows the golden files */
@@ -77,8 +78,8 @@ void audit_work_judge(struct audit_work *work, bool whole);
 /** The worst verdict of a report's tests and isolation; PASS when there are none.  INVALID is the
  *  worst where a search rests on it. */
 enum audit_verdict audit_report_worst(struct json_object *report);
-/** Whether a report's member "engine" speaks of this program and of a model of this name. */
-bool audit_engine_is(struct json_object *engine, const char *model);
+/** Whether a report's member "engine" speaks of this program, and of this model and its weights. */
+bool audit_engine_is(struct json_object *engine, const char *model, const char *weights);
 /** The audited profile of a report.  @return false: this engine has no such rows or values */
 bool audit_report_profile(struct json_object *profile, struct profile *out);
 

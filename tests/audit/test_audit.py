@@ -54,12 +54,30 @@ def whole_report(tap, folder):
               "the page loads nothing")
     tap.check(audit("show", path)[1] == text, "show prints what the run printed")
     tap.check(audit("diff", path, path) == (0, "", ""), "a report does not differ from itself")
+    resumed(tap, folder, official)
     official["tests"][7]["verdict"], official["engine"]["isa"] = "FAIL", "abacus"
     other = os.path.join(folder, "other.json")
     json.dump(official, open(other, "w"))
     _, text, _ = audit("diff", path, other)
     tap.check("recall: PASS -> FAIL\n" in text and "-> abacus\n" in text and text.count("\n") == 2,
               "diff names what changed, and nothing else")
+
+
+def resumed(tap, folder, whole):
+    """An audit that was cut goes on with the test that is missing, and with no report but its own."""
+    path = os.path.join(folder, "cut.json")
+    args = ("all", "--model", DEMO, "--profile", "official", "--budget", "quick", "--resume", path, "--json", path)
+    cut = {**whole, "tests": [t for t in whole["tests"] if t["name"] != "prompt"], "verdict": "UNDECIDED"}
+    for wrong, word in (({"engine": {**whole["engine"], "weights": "0" * 64}}, "engine"), ({"seed": 2}, "seed"), ({"tests": 1}, "report")):
+        json.dump({**cut, **wrong}, open(path, "w"))
+        status, _, errors = audit(*args)
+        tap.check(status == 2 and word in errors, f"not resumed: {errors.strip()[-80:]}")
+    json.dump(cut, open(path, "w"))
+    status, _, errors = audit(*args)
+    again = json.load(open(path))
+    tap.check(status == 0 and errors.startswith("audit: prompt .. PASS") and errors.count("..") == 1 and valid(again) and
+              sorted(t["name"] for t in again["tests"]) == sorted(t["name"] for t in whole["tests"]) and
+              again["verdict"] == whole["verdict"] and again["spent_s"] > whole["spent_s"], f"resumed: {errors.strip()}")
 
 
 def defects(tap):
