@@ -190,13 +190,17 @@ static bool make_needle(const struct audit_run *run, int32_t i, struct audit_ite
     return conversation_needle(run->text, &plan, out, &err) == OK;
 }
 
-/* A text as long as the budget's needles, with a fact on every edge of the profile's steps. */
-static int32_t make_edges(const struct audit_run *run, struct audit_item *out)
+/* As long as the budget's needles. */
+static int32_t edges_tokens(const struct audit_run *run)
 {
     int32_t room = machine_context(run->machine) - AUDIT_ANSWER_TOKENS;
-    struct edges_plan plan = {run->seed + EDGES_SEED,
-                              run->budget->needle_max < room ? run->budget->needle_max : room,
-                              schedule_chunk(run->profile)};
+    return run->budget->needle_max < room ? run->budget->needle_max : room;
+}
+
+/* A text of so many tokens, with a fact on every edge of the profile's steps. */
+static int32_t make_edges(const struct audit_run *run, int32_t tokens, struct audit_item *out)
+{
+    struct edges_plan plan = {run->seed + EDGES_SEED, tokens, schedule_chunk(run->profile)};
     return conversation_edges(run->text, &plan, out);
 }
 
@@ -205,7 +209,7 @@ static bool make_edge(const struct audit_run *run, int32_t i, struct audit_item 
                       struct audit_cell *cell)
 {
     struct audit_item all[AUDIT_EDGES_MAX];
-    int32_t n = make_edges(run, all);
+    int32_t n = make_edges(run, edges_tokens(run), all);
     *cell = (struct audit_cell){0};
     for (int32_t j = 0; j < n; j++) {
         if (j == i)
@@ -219,7 +223,7 @@ static bool make_edge(const struct audit_run *run, int32_t i, struct audit_item 
 int32_t audit_items(const struct audit_run *run, enum audit_test test)
 {
     struct audit_item all[AUDIT_EDGES_MAX];
-    int32_t n = test == TEST_NEEDLE ? make_edges(run, all) : 0;
+    int32_t n = test == TEST_NEEDLE ? make_edges(run, edges_tokens(run), all) : 0;
     for (int32_t i = 0; i < n; i++)
         audit_item_free(&all[i]);
     return run->budget->items + n;
@@ -319,27 +323,39 @@ static void run_item(const struct audit_run *run, enum audit_test test, int32_t 
         pace_end(&m->pace, clock_ms());
 }
 
-static void run_edges(const struct audit_run *run, struct memory *m)
+/* Asks for all facts of a text on edges.  @return false: that does not fit the time */
+static bool ask_edges(const struct audit_run *run, const struct audit_item *items, int32_t n,
+                      struct memory *m)
 {
     struct audit_answer wanted[AUDIT_EDGES_MAX], got[AUDIT_EDGES_MAX];
-    struct audit_item items[AUDIT_EDGES_MAX];
     struct audit_setting reference = {run->reference, run->reference, CARRY_NONE};
     struct audit_setting live = {run->profile, run->profile, CARRY_NONE};
-    int32_t n = make_edges(run, items);
-    double size = n > 0 ? size_of(&items[0], 2) + 4.0 * AUDIT_ANSWER_TOKENS * n : 0;
-    bool fits = n > 0 && pace_begin(&m->pace, size, clock_ms());
-    if (fits) {
-        machine_answers(run->machine, items, n, &reference, wanted);
-        machine_answers(run->machine, items, n, &live, got);
-    } else if (n > 0) {
+    double size = size_of(&items[0], 2) + 4.0 * AUDIT_ANSWER_TOKENS * n;
+    if (!pace_begin(&m->pace, size, clock_ms())) {
         m->pace.dropped--; /* they are no items */
-        m->edges_dropped = n;
+        return false;
     }
-    for (int32_t i = 0; i < n; i++) {
-        if (fits)
-            pairs_add(&m->edges, wanted[i].grade == GRADE_RIGHT, got[i].grade == GRADE_RIGHT);
-        audit_item_free(&items[i]);
+    machine_answers(run->machine, items, n, &reference, wanted);
+    machine_answers(run->machine, items, n, &live, got);
+    for (int32_t i = 0; i < n; i++)
+        pairs_add(&m->edges, wanted[i].grade == GRADE_RIGHT, got[i].grade == GRADE_RIGHT);
+    return true;
+}
+
+/* The text is halved until it fits the time: a few edges tell more than none. */
+static void run_edges(const struct audit_run *run, struct memory *m)
+{
+    struct audit_item items[AUDIT_EDGES_MAX];
+    bool asked = false;
+    int32_t all = 0, n = 1;
+    for (int32_t tokens = edges_tokens(run); !asked && n > 0; tokens /= 2) {
+        n = make_edges(run, tokens, items);
+        all = n > all ? n : all;
+        asked = n > 0 && ask_edges(run, items, n, m);
+        for (int32_t i = 0; i < n; i++)
+            audit_item_free(&items[i]);
     }
+    m->edges_dropped = all - m->edges.n;
 }
 
 static enum audit_verdict sprt_verdict(const struct audit_budget *budget,
