@@ -197,6 +197,9 @@ def broken(tap, folder):
     tap.check(test["numbers"]["tokens that were reused"] >= 128 and found["verdict"] == "FAIL" and
               test["numbers"]["given again by its own profile"] < test["n"] and test["numbers"]["parted"] == 0,
               f"control: a stale window is seen: {test['why']}")
+    numbers = box.metrics()
+    tap.check(numbers["v4box_audit_alarm"] == 1 and numbers["v4box_audit_alarms_total"] == 1 and "1 of them alarms" in
+              box.answer("audit status")["text"], f"and somebody is woken: {numbers}")
     box.stop()
 
 
