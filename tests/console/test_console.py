@@ -133,10 +133,10 @@ def pipes(path):
 
 
 class Updater:
-    """Reads a request line and what follows: all of it, or `enough` bytes; then answers."""
+    """Reads a request line and what follows one that has `sends` in it: all of it, or `enough` bytes; then answers."""
 
-    def __init__(self, path, enough=None):
-        self.got = []
+    def __init__(self, path, enough=None, sends=b'"update","args":[]'):
+        self.got, self.sends = [], sends
         self.enough = enough
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.bind(path)
@@ -150,7 +150,7 @@ class Updater:
             while self.enough is None or len(data) < self.enough:
                 more = client.recv(65536)
                 data += more
-                if not more or data.endswith(b"]}\n") and b'"update","args":[]' not in data:
+                if not more or data.endswith(b"]}\n") and self.sends not in data:
                     break
             self.got.append(data)
             client.sendall(line(self.enough is None, "got %d\n" % len(data)))
@@ -168,6 +168,14 @@ def streams(path):
     for asked in ["update status", "rollback"]:
         equal(run("--updater", path, "-c", asked, stdin=update)[0], 0, asked)
         equal(whole.got[-1].count(b"\n"), 1, "lines of " + asked)
+    golden = Updater(path + "g", sends=b'"audit","args":["golden"]')
+    engine = ("--socket", path + "g")
+    equal((run(*engine, "-c", "audit golden", stdin=update)[0], golden.got[0].partition(b"\n")[2] == update), (0, True),
+          "a golden file, byte for byte")
+    equal(run(*engine, "-c", "audit list", stdin=update)[0], 0, "audit list")
+    equal(forced(engine, "viewer", "audit golden")[1], b"audit: not for a viewer; it takes the role operator\n", "a viewer's file")
+    equal(b"sent from another machine" in run(*engine, stdin=b"audit golden\n")[1], True, "one among piped commands")
+    equal([got.count(b"\n") for got in golden.got[1:]], [1], "requests that came, and lines of the second")
     before = len(whole.got)
     code, out, _ = run("--updater", path, stdin=b"update\nhelp\n")
     equal((code, b"sent from another machine" in out, b"poweroff" in out), (1, True, True),
