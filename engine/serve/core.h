@@ -86,7 +86,10 @@ struct engine {
     struct schedule_waiting *waiting; /* owns; [n_requests], of the queue at one moment */
     pthread_t thread;
 
+    bool halted; /* the thread was joined */
+
     pthread_mutex_t lock;              /* protects all below and the marked members of requests */
+    struct groups *beside;             /* borrows; of which this is one; NULL: it is alone */
     pthread_cond_t work;               /* something was submitted, or stopping */
     struct request **queue;            /* owns; [n_requests], oldest first */
     double mean_ms;                    /* how long requests ran lately; 0: none did */
@@ -108,6 +111,10 @@ struct engine {
 
 /** Frees the record, then delivers the last event: who is told may submit again at once. */
 void request_finish(struct engine *engine, struct request *request, enum end_reason reason);
+/** Removes a place of the queue.  Under the lock. */
+void queue_close_gap(struct engine *engine, int32_t at);
+/** A record that nobody has.  Under the lock.  @return NULL: all are taken */
+struct request *request_free(struct engine *engine);
 /** Zeroed memory, or an abort: only while the engine is created.  @own free() */
 void *take_memory(int64_t count, size_t element);
 
@@ -142,6 +149,15 @@ void note_pages(struct engine *engine);
 void timeline_finish(struct engine *engine, struct timeline *timeline, enum end_reason reason);
 /** Ends all requests of a network that is lost, and forgets what timelines and prefixes held. */
 void timelines_lose(struct engine *engine);
+
+/* ---- share.c -------------------------------------------------------------------------------- */
+
+/** Whose answer is that of all groups; alone it is its own. */
+const struct engine *group_first(const struct engine *engine);
+/** Passes on what waits here for a place that another group has.  @thread the engine's */
+void group_share(struct engine *engine);
+/** engine_cancel, whichever group has it. */
+void group_cancel(struct groups *groups, uint64_t number);
 
 /* ---- step.c --------------------------------------------------------------------------------- */
 

@@ -51,8 +51,7 @@ static bool has_to_end(const struct engine *e, const struct request *r, int64_t 
     return r->cancel || e->stopping || late;
 }
 
-/* Removes a place of the queue.  Under the lock. */
-static void queue_close_gap(struct engine *e, int32_t at)
+void queue_close_gap(struct engine *e, int32_t at)
 {
     ASSERT(at >= 0 && at < e->stats.waiting);
     e->stats.waiting--;
@@ -276,7 +275,10 @@ static void *run(void *context)
         end_some(e);
         if (computes(e)) {
             admit(e);
+            group_share(e);
             step_run(e);
+        } else {
+            group_share(e);
         }
         work_between(e);
     }
@@ -453,52 +455,31 @@ enum status engine_create(struct model *take_model, const struct engine_options 
     return OK;
 }
 
-void engine_destroy(struct engine *e)
+/* Ends the thread, and with it all requests. */
+static void engine_halt(struct engine *e)
 {
-    if (e == NULL)
-        return;
-    if (e->groups != NULL) {
-        groups_destroy(e->groups);
-        free(e);
-        return;
-    }
     pthread_mutex_lock(&e->lock);
     e->stopping = true;
     pthread_cond_signal(&e->work);
     pthread_mutex_unlock(&e->lock);
     ASSERT(pthread_join(e->thread, NULL) == 0);
-    engine_free(e);
+    e->halted = true;
 }
 
-struct engine *engine_join(struct engine *const *take, int32_t n)
+void engine_destroy(struct engine *e)
 {
-    struct engine *e = take_memory(1, sizeof *e);
-    for (int32_t i = 0; i < n; i++) {
-        pthread_mutex_lock(&take[i]->lock);
-        ASSERT(take[i]->groups == NULL && take[i]->next_number == 1);
-        take[i]->next_number = (uint64_t)i + 1;
-        take[i]->number_step = (uint64_t)n;
-        pthread_mutex_unlock(&take[i]->lock);
+    if (e == NULL)
+        return;
+    if (e->groups != NULL) { /* all threads end before the first one's memory does */
+        for (int32_t i = 0; i < groups_count(e->groups); i++)
+            engine_halt(groups_at(e->groups, i));
+        groups_destroy(e->groups);
+        free(e);
+        return;
     }
-    e->groups = groups_create(take, n, take[0]->options.sessions_max);
-    return e;
-}
-
-int32_t engine_groups(const struct engine *e)
-{
-    return e->groups != NULL ? groups_count(e->groups) : 1;
-}
-
-struct engine *engine_group(struct engine *e, int32_t i)
-{
-    ASSERT(e->groups != NULL || i == 0);
-    return e->groups != NULL ? groups_at(e->groups, i) : e;
-}
-
-/* Whose answer is that of all. */
-static const struct engine *first_of(const struct engine *e)
-{
-    return e->groups != NULL ? groups_at(e->groups, 0) : e;
+    if (!e->halted)
+        engine_halt(e);
+    engine_free(e);
 }
 
 static enum status request_check(const struct engine *e, const struct engine_request *r,
@@ -548,7 +529,7 @@ static enum status state_check(struct engine *e, const struct engine_request *r,
         (unsigned long long)e->state_bytes_max);
 }
 
-static struct request *request_free(struct engine *e)
+struct request *request_free(struct engine *e)
 {
     for (int32_t i = 0; i < e->n_requests; i++) {
         if (e->requests[i].state == REQUEST_FREE)
@@ -652,7 +633,7 @@ enum status engine_save(struct engine *e, struct error *err)
 
 enum status engine_profile_set(struct engine *e, const struct profile *profile, struct error *err)
 {
-    enum status status = profile_check(first_of(e)->model, profile, err);
+    enum status status = profile_check(group_first(e)->model, profile, err);
     for (int32_t i = 0; i < engine_groups(e) && status == OK; i++) {
         struct engine *group = engine_group(e, i);
         pthread_mutex_lock(&group->lock);
@@ -695,8 +676,10 @@ int32_t engine_retry_after_s(struct engine *e)
 
 void engine_cancel(struct engine *e, uint64_t number)
 {
-    if (e->groups != NULL) /* whose number it is */
-        e = groups_at(e->groups, (int32_t)((number - 1) % (uint64_t)groups_count(e->groups)));
+    if (e->groups != NULL) {
+        group_cancel(e->groups, number);
+        return;
+    }
     pthread_mutex_lock(&e->lock);
     for (int32_t i = 0; i < e->n_requests; i++) {
         struct request *r = &e->requests[i];
@@ -752,10 +735,10 @@ bool engine_gauges_get(struct engine *e, struct gauges *out)
 
 const struct model_config *engine_model_config(const struct engine *e)
 {
-    return model_config(first_of(e)->model);
+    return model_config(group_first(e)->model);
 }
 
 int32_t engine_context_max(const struct engine *e)
 {
-    return first_of(e)->options.context_max;
+    return group_first(e)->options.context_max;
 }

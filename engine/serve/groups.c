@@ -54,6 +54,16 @@ struct engine *groups_at(const struct groups *g, int32_t i)
     return g->list[i];
 }
 
+void groups_hold(struct groups *g)
+{
+    pthread_mutex_lock(&g->lock);
+}
+
+void groups_let(struct groups *g)
+{
+    pthread_mutex_unlock(&g->lock);
+}
+
 /* ---- where a request goes ------------------------------------------------------------------- */
 
 /* Tokens of beginning number i. */

@@ -20,6 +20,10 @@ void groups_destroy(struct groups *groups);
 int32_t groups_count(const struct groups *groups);
 struct engine *groups_at(const struct groups *groups, int32_t i);
 
+/** Until groups_let no other thread is between these two. */
+void groups_hold(struct groups *groups);
+void groups_let(struct groups *groups);
+
 /** The group that a request goes to. */
 struct engine *groups_place(struct groups *groups, const struct engine_request *request);
 /** All their numbers together; of two processes the first, and lost when any is. */

@@ -380,9 +380,27 @@ def group_several(folder, model, worker):
           turns[1]["prompt_tokens_details"]["cached_tokens"] >= 128, turns)
     proof = engine.admin("profile", "verify")
     check("several: a proof is that of each group", proof.get("ok") and "group 2 of 2" in json.dumps(proof), proof)
+    # Both groups are full, and one request waits at each; then one group has places.
+    answers = lambda end: stream(engine, {"messages": [{"role": "user", "content": LONG + end}], "temperature": 0,
+                                          "max_tokens": 1500}, 1)
+    until(engine.idle)
+    said_before = engine.metric("vllm:generation_tokens_total")
+    streams = [answers(end) for end in ("", "0", "1", "2")]
+    waits = []
+    for n in range(2):
+        waits.append(Later(engine, bodies[n]))
+        until(lambda: engine.metric("vllm:num_requests_waiting") == len(waits))
+    for at in (0, 3):  # those of the first group: of equal ones the last that knew the beginning got the next
+        streams[at].close()
+    got = [said(wait.take())[:2] for wait in waits]
+    check("several: who waits where there is no place goes where one is, as before",
+          got == wanted[:2] and engine.metric("vllm:num_requests_running") == 2, (got, wanted[:2]))
+    for at in (1, 2):
+        streams[at].close()
+    check("several: who leaves ends its request, whichever group has it", until(engine.idle) and
+          engine.metric("vllm:generation_tokens_total") - said_before < 3000)
     # Answers that run until the kill, as above, one in each group.
-    streams = [stream(engine, {"messages": [{"role": "user", "content": LONG + end}], "temperature": 0,
-                               "max_tokens": 1500}, 2) for end in ("", "0")]
+    streams = [answers(end) for end in ("3", "4")]
     os.kill(workers[0], signal.SIGKILL)
     ends = [rest(answer) for answer in streams]
     check("several: of two streams the one whose group is killed is told, the other goes on",
