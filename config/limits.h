@@ -496,8 +496,8 @@
 #define AUDIT_CPU_TOKENS 4352
 /* Tokens of the text on which rows are ranked before a search. */
 #define AUDIT_PRIOR_TOKENS 256
-/* Such texts on which a row is held against its own budget: one of the 48 tokens that are decoded of
- * each tips now and then, 5.6e-4 nats of a mean, in two of four half of that. */
+/* Such texts on which a row is held against its own budget: one of the 48 tokens that are decoded
+ * of each tips now and then, 5.6e-4 nats of a mean, in two of four half of that. */
 #define AUDIT_BUDGET_TEXTS 4
 /* Items on which a search decides: one would do for a fault that always shows. */
 #define AUDIT_FAILING_MAX 3

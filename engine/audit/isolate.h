@@ -52,7 +52,8 @@ enum isolate_stage {
     ISOLATE_LEGS,
     ISOLATE_SEARCH,
     ISOLATE_CONFIRM,
-    ISOLATE_BUDGET, /* the caller's, where nothing fails: a row alone, held against its own budget */
+    ISOLATE_BUDGET, /* the caller's, where nothing fails: a row alone, held against its own budget
+                     */
 };
 
 struct isolate_try {
