@@ -225,6 +225,10 @@ def searched(tap, folder):
               f"a pinned request finds {isolation['culprits']} in {len(isolation['tries'])} verdicts")
     tap.check(isolation["conversation"]["exchanges"] == 3 and isolation["places"][0]["smallest"]["exchanges"] == 3 and
               found["run"]["pinned"] in name, f"it is told by its numbers: {isolation['conversation']}")
+    place = isolation["places"][0]["first"]
+    tap.check(found["engine"]["computes"] == "a worker" and "layer" not in place and "position" in place and
+              "computed by a worker: nobody looks into its layers" in box.answer("audit report")["text"],
+              f"that a worker computed is told, and no layer is made up: {place}")
     tap.check(len(said) > 3 and not any(word in whole for word in (said, "KTM", "green")), "nothing of the talk is in the report")
     box.stop()
 
