@@ -452,6 +452,10 @@
 #define AUDIT_EDGES_MAX 128
 /* Turns and decoys of one conversation: an agent's working day is shorter. */
 #define AUDIT_TURNS_MAX 64
+/* Turns of a history that is only rendered, and sentences of each user's: together more tokens than
+ * the longest needle has (config/audit_gates.h), so that none is asked in a longer prompt. */
+#define AUDIT_HISTORY_TURNS     224
+#define AUDIT_HISTORY_SENTENCES 12
 /* A report file: some hundred kilobytes with all grids. */
 #define AUDIT_REPORT_BYTES_MAX (16 << 20)
 /* Reports that a box keeps, in its 64 MiB for settings: three weeks of daily ones; and the largest,

@@ -550,16 +550,17 @@ struct rows {
     double *rms;      /* or NULL */
     /* of the step that runs */
     const struct segment *segments;
-    int32_t n_segments, layer, row;
+    int32_t n_segments, ours, layer, row; /* ours: which segment is */
 };
 
-/* A step tells its rows layer by layer, ours first. */
+/* A step tells its rows layer by layer, in the order of its segments. */
 static void note_trace(void *user, const struct layer_trace *trace)
 {
     struct rows *r = user;
+    int32_t front = r->ours > 0 ? r->segments[0].n : 0;
     r->row = trace->layer == r->layer ? r->row + 1 : 0;
     r->layer = trace->layer;
-    if (r->row >= r->segments[0].n)
+    if (r->row < front || r->row >= front + r->segments[r->ours].n)
         return;
     ASSERT(trace->layer < r->layers && trace->position < r->n);
     r->rms[(int64_t)trace->position * r->layers + trace->layer] = trace->rms;
@@ -588,33 +589,38 @@ static uint64_t hash_row(const float *row, int32_t n)
     return hash;
 }
 
-/* A step whose first `n` rows are those of positions at .. at + n. */
-static void feed_step(struct rows *r, int32_t at, int32_t n, const struct segment segments[2])
+/* A step in which the first `n` rows of segment `ours` are those of positions at .. at + n. */
+static void feed_step(struct rows *r, int32_t at, int32_t n, const struct segment *segments,
+                      int n_segments, int ours)
 {
     struct audit_machine *m = r->machine;
     r->segments = segments;
-    r->n_segments = segments[1].n > 0 ? 2 : 1;
+    r->n_segments = n_segments;
+    r->ours = ours;
     lab_work(m->lab, rows_piece, r);
     for (int32_t i = 0; i < n && r->hashes != NULL; i++)
         r->hashes[at + i] = hash_row(m->a + (int64_t)i * m->vocab, m->vocab);
 }
 
-/* Positions at .. at + n, beside `company` rows of another timeline when that is not 0. */
+/* Positions at .. at + n, beside `company` rows of another timeline when that is not 0: in front of
+ * it and behind it by turns, as what goes wrong between two may hurt either. */
 static void feed_rows(struct rows *r, int32_t at, int32_t n, enum leg leg, int32_t company)
 {
     struct audit_machine *m = r->machine;
     int32_t others[STEP_TOKENS_MAX];
     for (int32_t i = 0; i < company; i++)
         others[i] = r->ids[r->n - 1 - at - i];
-    const struct segment segments[2] = {
-        {.sequence = m->main,
-         .ids = r->ids + at,
-         .n = n,
-         .logits_all = r->hashes != NULL ? m->a : NULL,
-         .leg = leg},
-        {.sequence = m->other, .ids = others, .n = company, .leg = leg},
-    };
-    feed_step(r, at, n, segments);
+    int ours = company > 0 ? at % 2 : 0;
+    struct segment segments[2] = {{0}};
+    segments[ours] = (struct segment){.sequence = m->main,
+                                      .ids = r->ids + at,
+                                      .n = n,
+                                      .logits_all = r->hashes != NULL ? m->a : NULL,
+                                      .leg = leg};
+    if (company > 0)
+        segments[1 - ours] =
+            (struct segment){.sequence = m->other, .ids = others, .n = company, .leg = leg};
+    feed_step(r, at, n, segments, company > 0 ? 2 : 1, ours);
 }
 
 /* Other tokens go in and are taken back. */
@@ -653,13 +659,13 @@ static int32_t feed_guesses(struct rows *r, int32_t at, int32_t i)
     int32_t right = i % (depth + 1);
     for (int32_t j = 1; j <= depth; j++)
         ids[j] = j <= right ? r->ids[at + j] : (r->ids[at + j] + 1) % m->vocab;
-    const struct segment segments[2] = {{.sequence = m->main,
-                                         .ids = ids,
-                                         .n = 1 + depth,
-                                         .logits_all = r->hashes != NULL ? m->a : NULL,
-                                         .leg = LEG_DECODE}};
+    const struct segment segment = {.sequence = m->main,
+                                    .ids = ids,
+                                    .n = 1 + depth,
+                                    .logits_all = r->hashes != NULL ? m->a : NULL,
+                                    .leg = LEG_DECODE};
     lab_work(m->lab, follow_piece, r);
-    feed_step(r, at, 1 + right, segments);
+    feed_step(r, at, 1 + right, &segment, 1, 0);
     rewind_to(m, m->main, at + 1 + right);
     return 1 + right;
 }
@@ -675,6 +681,15 @@ static const int32_t PLANS[WAYS][5] = {
     [WAY_REWOUND] = {1, 130, 64, 3, SNAPSHOT_TOKENS},
     [WAY_GUESSED] = {0, 0, 0, 0, 0},
 };
+
+/* The other timeline falls behind by so much again and again, so that the two finish other blocks
+ * at other positions: side by side, one's could stand in for the other's. */
+#define COMPANY_LAG 3
+
+static int32_t company_of(int32_t take)
+{
+    return take > COMPANY_LAG ? take - COMPANY_LAG : take;
+}
 
 void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n, int32_t decode_from,
                   const struct profile *profile, enum audit_way way, uint64_t *hashes, double *rms)
@@ -706,7 +721,7 @@ void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n, int32_
                                  : min(size > 0 ? size : schedule_chunk(profile), decode_from - at);
         if (way == WAY_REWOUND)
             feed_and_rewind(&r, at);
-        feed_rows(&r, at, take, leg, way == WAY_COMPANY ? take : 0);
+        feed_rows(&r, at, take, leg, way == WAY_COMPANY ? company_of(take) : 0);
     }
 }
 

@@ -56,6 +56,13 @@ static bool anchor_judge(const struct held *h, double gate, struct json_object *
     return good;
 }
 
+/* What two programs may differ by: where nothing is rounded on the way, next to nothing. */
+static double same_gate(const struct profile *profile)
+{
+    bool exact = profile->hash == profile_builtin_at(PROFILE_REFERENCE)->hash;
+    return exact ? AUDIT_KL_EXACT : AUDIT_KL_SAME;
+}
+
 /* ---- the CPU --------------------------------------------------------------------------------- */
 
 static bool cpu_holds(const struct audit_run *run, struct json_object *list, struct buf *why)
@@ -78,7 +85,7 @@ static bool cpu_holds(const struct audit_run *run, struct json_object *list, str
     audit_item_free(&item);
     struct json_object *anchor = anchor_new("cpu", "this program, on the CPU", run->profile);
     result_number(anchor, "same_bits", (double)h.same_bits / (double)h.n);
-    return anchor_judge(&h, AUDIT_KL_SAME, anchor, list, why);
+    return anchor_judge(&h, same_gate(run->profile), anchor, list, why);
 }
 
 /* ---- golden files ---------------------------------------------------------------------------- */
@@ -124,7 +131,7 @@ static bool golden_holds(const struct audit_run *run, const struct golden *golde
     }
     machine_both(run->machine, ids->data, n, n > 2 * AUDIT_DECODED ? n - AUDIT_DECODED : n, &own,
                  &same, see_golden, &seen);
-    bool good = anchor_judge(&seen.same, AUDIT_KL_SAME, golden_anchor(golden, made), list, why);
+    bool good = anchor_judge(&seen.same, same_gate(made), golden_anchor(golden, made), list, why);
     if (run->profile->hash == made->hash)
         return good;
     double gate = fmax(audit_gates(run->profile)->kl_mean, AUDIT_KL_SAME);

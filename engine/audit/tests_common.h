@@ -96,7 +96,10 @@ int32_t audit_calls_lost(const struct audit_run *run, const struct profile *prof
 int audit_prompts_changed(const struct audit_run *run, const struct profile *profile);
 /** True when the profile's value of this row alone changes the ids of a request. */
 bool audit_prompt_row(const struct audit_run *run, enum precision_row row);
-/** A prompt that is not what the published encoder writes, whatever the profile; NULL: none. */
+/** A long history that is not its turns one after another, whatever the profile; NULL: none. */
+const char *audit_history_wrong(const struct audit_run *run);
+/** A prompt that is not what the published encoder writes, such a history, or a text with other
+ *  tokens, whatever the profile; NULL: none. */
 const char *audit_prompt_misspelt(const struct audit_run *run);
 
 #endif

@@ -170,7 +170,7 @@ const char *audit_prompt_misspelt(const struct audit_run *run)
     }
     if (found == NULL && ids_known_wrong(run))
         found = "the tokens of a text";
-    return found;
+    return found != NULL ? found : audit_history_wrong(run);
 }
 
 bool audit_prompt_row(const struct audit_run *run, enum precision_row row)

@@ -33,8 +33,8 @@ def rows(logits, top):
         yield {"position": position, "tail": float(max(1 - np.exp(row[order]).sum(), 0)), "top": kept}
 
 
-def case_ids(name="recall-3"):
-    return json.load(open(CASES))[name]["ids"][:TOKENS]
+def case_ids(name="recall-3", tokens=TOKENS):
+    return json.load(open(CASES))[name]["ids"][:tokens]
 
 
 def golden(folder, ids, profile, top=64):

@@ -8,30 +8,14 @@ the legs must be named; one in the prompt must be named there; a harmless change
 figure.  Prints TAP as each search ends and a confusion table, which FILE has as JSON so far.  Searches run on a core each,
 as many at a time as there are cores.  What is built of this very engine is not built again: with --build nothing else is
 done, and a machine without a compiler can run the same command on what was built."""
-import argparse, concurrent.futures, json, os, signal, subprocess, sys, tempfile, time
-from typing import NamedTuple
+import argparse, concurrent.futures, json, os, signal, subprocess, sys, tempfile, threading, time
 import golden, harness
 from harness import Tap
+from planted_kinds import *  # noqa: F403
+from planted_outside import OUTSIDE
 
-ATTENTION, EXPERTS = "kernels/cpu/cpu_attention.c", "kernels/cpu/cpu_experts.c"
-STREAMS, COMPRESSOR = "kernels/cpu/cpu_streams.c", "kernels/cpu/cpu_compressor.c"
-SNAPSHOT, STATE, FORWARD = "engine/model/snapshot.c", "engine/model/network.c", "engine/model/forward.c"
-PROJECT, CHAT = "engine/model/attention.c", "engine/text/chat.c"
-
-# The rows that a deployment would have made fast, live beside each other.
-ROWS = {
-    "moe.scale": "kernel", "hc.mix": "bf16", "attn.prefill": "bf16", "attn.decode": "bf16-split-k",
-    "attn.query": "bf16-scaled", "attn.qnorm": "bf16", "kv.entry": "fp8", "head.logits": "bf16",
-}
-# Those of the indexer do nothing to the logits of a short text, and are looked for in needles.
-CHOICE = {
-    "index.score": "bf16", "index.topk": "approximate", "attn.qnorm": "bf16", "head.logits": "bf16",
-}
-# What `fast` has beside its experts, which cost this model more than their row may: `rank` says so, and so does a search.
-KEPT = {"moe.experts": "w4a8"}
-# Fewer, where each verdict is many runs.
-FEW = {row: ROWS[row] for row in ("moe.scale", "attn.query", "head.logits")}
-ONE, TWO, PAIR = 12, 20, 26  # verdicts that find one culprit, two, and two that need each other
+# Long enough for the window, the choice and several blocks of 128; a text of 100 tokens meets none of them.
+GOLDEN_TEXT, GOLDEN_LOCK = ("needle-900", 400), threading.Lock()
 
 
 def engine_of(name, fault):
@@ -41,72 +25,6 @@ def engine_of(name, fault):
 
 def report(*args, engine="build/engine"):
     return harness.report(*args, "--threads", "1", engine=engine)
-
-
-class Row(NamedTuple):
-    """A defect of rows' values: the culprits that must be found."""
-    culprits: list
-    edits: list
-    test: str = "logits"
-    bound: int = ONE
-    rows: dict = ROWS
-    percent: int = 100
-    legs: str = None  # that must be named, where the defect lives in one
-    base: str = "reference"  # profile that the rows are changed in
-
-
-class State(NamedTuple):
-    """A defect of carried state: the legs that must be named; None: the engine must abort."""
-    legs: list
-    edits: list
-
-
-class Proven(NamedTuple):
-    """A defect where no test looks: the row and the kind of layer that the proof must name."""
-    row: str
-    kind: str
-    edits: list
-    rows: dict
-
-
-class Ranked(NamedTuple):
-    """A defect that changes no answer, but costs more than the row may: `rank` must name the row."""
-    row: str
-    value: str
-    edits: list
-
-
-class Good(NamedTuple):
-    """No defect: nothing may be found in a profile."""
-    profile: str
-
-
-class Anchored(NamedTuple):
-    """A defect that every profile shares: `what` must show it, a golden file or, of a worker, the CPU's network."""
-    what: str
-    edits: list
-
-
-class Soaked(NamedTuple):
-    """A defect that a mixture of tests must meet: what its verdict must say."""
-    word: str
-    edits: list
-
-
-class Prompt(NamedTuple):
-    """A defect in front of the network: the word that the prompt's test must say, and the row, if it is one."""
-    word: str
-    edits: list
-    row: str = None
-    value: str = None
-
-
-class Harmless(NamedTuple):
-    """A row's value that hurts nobody beside `rows`; of how many nats at most is its share."""
-    row: str
-    value: str
-    rows: dict = {}
-    most: float = 1e-3
 
 
 GATE = "if (p->scale == MOE_SCALE_GATE) {"
@@ -258,7 +176,7 @@ def profile(rows, base="reference"):
 
 def row_fault(name, fault):
     engine = engine_of(name, fault)
-    _, got = report("isolate", "--test", fault.test, "--percent", str(fault.percent), "--budget", "quick",
+    _, got = report("isolate", "--test", fault.test, "--percent", str(fault.percent), "--budget", fault.budget,
                     "--profile", profile(fault.rows, fault.base), engine=engine)
     found = got["isolation"]
     named, n = sorted(sorted(rows) for rows in found["culprits"]), len(found["tries"])
@@ -303,15 +221,24 @@ def ranked_fault(name, fault):
             "good": test["verdict"] == "FAIL" and test["why"].startswith(f"{fault.row}={fault.value} alone costs ") and ";" not in test["why"]}
 
 
+def golden_file():
+    """-> a golden file of this model: made once, as it takes the numpy reference half a minute"""
+    path = os.path.join(harness.ROOT, harness.OUT, f"golden-{golden.weights(harness.DEMO)[:12]}.json")
+    with GOLDEN_LOCK:
+        if not os.path.exists(path):
+            value = golden.golden(harness.DEMO, golden.case_ids(*GOLDEN_TEXT), "reference")
+            with open(path + ".new", "w") as file:
+                json.dump(value, file)
+            os.replace(path + ".new", path)
+    return path
+
+
 def anchored_fault(name, fault):
     """Profile and reference are the same, and so is what is wrong with them."""
-    engine = engine_of(name, fault)
-    with tempfile.TemporaryDirectory(prefix="v4box-golden-") as folder:
-        path = os.path.join(folder, "golden.json")
-        json.dump(golden.golden(harness.DEMO, golden.case_ids(), "reference"), open(path, "w"))
-        more = ("--worker", engine) if fault.what == "cpu" else ("--golden", path)
-        _, got = report("logits", "--profile", "reference", "--budget", "quick", *more,
-                        engine="build/engine" if fault.what == "cpu" else engine)
+    engine, path = engine_of(name, fault), golden_file()
+    more = ("--worker", engine) if fault.what == "cpu" else ("--golden", path)
+    _, got = report("logits", "--profile", "reference", "--budget", "quick", *more,
+                    engine="build/engine" if fault.what == "cpu" else engine)
     test = got["tests"][1]
     (anchor,) = test["anchors"]
     return {"harmful": True, "flagged": "logits", "verdict": test["verdict"], "legs": "", "named": [["against " + anchor["what"]]],
@@ -324,6 +251,18 @@ def soak_fault(name, fault):
     test = got["tests"][1]
     return {"harmful": True, "flagged": "soak", "verdict": test["verdict"], "legs": "", "named": [[test.get("failure", "")]],
             "verdicts": 1, "bound": 1, "kl": None, "good": test["verdict"] == "FAIL" and fault.word in test["why"]}
+
+
+def hidden_fault(name, fault):
+    engine = engine_of(name, fault)
+    _, got = report("logits", "--budget", "quick", "--profile", profile(fault.rows), engine=engine)
+    _, ranked = report("rank", "--profile", profile(fault.rows), engine=engine)
+    (test,) = ranked["tests"]
+    cost = {r["row"]: max(r["kl_prefill"], r["kl_decode"]) for r in ranked["ranking"] if r["chosen"]}
+    return {"harmful": True, "flagged": "rank", "verdict": test["verdict"], "legs": "", "named": [[test["why"]]],
+            "verdicts": 1, "bound": 1, "kl": min(cost[row] for row in fault.rows),
+            "good": got["tests"][1]["verdict"] == "PASS" and test["verdict"] == "FAIL" and
+            all(f"{row}={value} alone costs " in test["why"] for row, value in fault.rows.items())}
 
 
 def prompt_fault(name, fault):
@@ -343,8 +282,9 @@ def prompt_fault(name, fault):
 
 
 def harmless(name, fault):
-    _, got = report("logits", "--profile", profile({**fault.rows, fault.row: fault.value}), "--budget", "quick")
-    _, base = report("logits", "--profile", profile(fault.rows), "--budget", "quick")
+    engine = engine_of(name, fault)
+    _, got = report("logits", "--profile", profile({**fault.rows, fault.row: fault.value}), "--budget", "quick", engine=engine)
+    _, base = report("logits", "--profile", profile(fault.rows), "--budget", "quick", engine=engine)
     share = got["tests"][1]["estimate"] - base["tests"][1]["estimate"]
     return {"harmful": False, "flagged": "logits", "verdict": got["tests"][1]["verdict"], "legs": "", "named": [],
             "verdicts": 1, "bound": 1, "kl": share,
@@ -370,7 +310,7 @@ def attempt(name, fault):
     return {**got, "seconds": round(time.monotonic() - begin, 1)}
 
 
-RUN = {Good: control, Row: row_fault, State: state_fault, Ranked: ranked_fault, Anchored: anchored_fault, Soaked: soak_fault, Proven: proof_fault, Prompt: prompt_fault, Harmless: harmless}
+RUN = {Hidden: hidden_fault, Good: control, Row: row_fault, State: state_fault, Ranked: ranked_fault, Anchored: anchored_fault, Soaked: soak_fault, Proven: proof_fault, Prompt: prompt_fault, Harmless: harmless}
 
 
 def cost(fault):
@@ -394,7 +334,7 @@ def main():
     parser.add_argument("--build", action="store_true")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
-    everything = {"no defect": Good(profile(ROWS)), "no defect in fast": Good(profile(KEPT, "fast")), **FAULTS}
+    everything = {"no defect": Good(profile(ROWS)), "no defect in fast": Good(profile(KEPT, "fast")), **FAULTS, **OUTSIDE}
     if unknown := set(args.names) - set(everything):
         sys.exit(f"planted.py: no such faults: {', '.join(sorted(unknown))}")
     names = args.names or list(everything)

@@ -67,6 +67,15 @@ static void test_one_row(void **state)
                          row == ROW_THINK_DROP || row == ROW_THINK_EFFORT);
 }
 
+/* Long histories of this renderer are their turns; planted faults (tests/audit) show that others
+ * are found. */
+static void test_history(void **state)
+{
+    struct audit_run run = {.text = text()};
+    (void)state;
+    assert_null(audit_history_wrong(&run));
+}
+
 /* The engine's table is what the vectors of the published encoder say. */
 static void test_table(void **state)
 {
@@ -132,6 +141,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_one_row),
+        cmocka_unit_test(test_history),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_misspelt),
     };
