@@ -246,9 +246,11 @@
 #define TRIAL_S_MAX 86400
 /* What a proof says about one place: a sentence with two names and two numbers. */
 #define PROOF_WHY_BYTES 80
-/* The proof's own requests: answers long enough for one guess of every depth and some plain steps;
- * a box that can not answer one in two minutes is too busy to prove anything with it. */
-#define PROOF_ANSWER_TOKENS 8
+/* The proof's own requests: a prompt longer than the largest step takes, and not a multiple of any;
+ * answers long enough that guesses of every depth are right and wrong in them.  A box that can not
+ * answer all of them in two minutes is too busy to prove anything with it. */
+#define PROOF_PROMPT_TOKENS (STEP_TOKENS_MAX + 9)
+#define PROOF_ANSWER_TOKENS 24
 #define PROOF_SERVE_MS      120000
 /* Doubling the routed factor must double a contribution, whatever the roundings: applied never or
  * twice it gives 1 or 4, and roundings to FP4 stay below a tenth. */

@@ -299,7 +299,7 @@ void proof_run(struct lab *lab, const struct proof_options *options, struct proo
     if (out->complete) {
         judge_witnesses(out, lab->config, own);
         judge_modules(out, options);
-        proof_serve_run(out, options, lab->config->num_nextn_predict_layers > 0);
+        proof_serve_run(out, lab, options);
     }
     free(own);
     out->complete = out->complete && !lab->gone;

@@ -52,13 +52,26 @@ struct proof {
  *  @own out: the caller's */
 typedef void proof_render_fn(void *user, const struct profile *profile, struct ids *out);
 
+/* What is asked, by what the engine holds of it. */
+enum proof_talk {
+    TALK_COLD,
+    TALK_BRANCHED,  /* the cold one up to the middle of a stored block, then another */
+    TALK_CONTINUED, /* an earlier one with its answer and more */
+    TALK_CHANGED,   /* the same, and the last token that was fed is another */
+    PROOF_TALKS
+};
+struct proof_said {
+    int32_t prompt[PROOF_PROMPT_TOKENS], n_prompt; /* zero behind its end */
+    int32_t answer[PROOF_ANSWER_TOKENS];           /* greedy */
+};
+
 /* What the engine did with requests of the proof's own, by the events that it told of them. */
 struct proof_served {
-    int32_t piece;   /* most tokens of a prompt that one step took */
-    int32_t reused;  /* tokens that a prompt, an earlier one with its answer and more, continued */
+    int32_t piece;   /* most tokens of the cold prompt that one step took */
+    int32_t reused;  /* tokens of the continued prompt that were there */
     int32_t guessed; /* most tokens guessed ahead at once */
-    int32_t answer[PROOF_ANSWER_TOKENS]; /* to the first prompt, greedily */
-    bool alone;                          /* nobody else was served meanwhile */
+    struct proof_said said[PROOF_TALKS];
+    bool alone; /* nobody else was served meanwhile */
 };
 /** Lets a request run under `profile` from its prompt to its end.  @return false: it could not */
 typedef bool proof_serve_fn(void *user, const struct profile *profile, struct proof_served *out);

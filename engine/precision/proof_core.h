@@ -22,8 +22,8 @@ uint32_t proof_kinds(const struct model_config *config);
  * itself witnessed there. */
 void proof_sites_run(struct proof *proof, struct lab *lab, struct witness_table *own);
 
-/** Judges the rows of the engine around the network by what it does with a request under the
- * profile.  @param drafts the model has a draft block */
-void proof_serve_run(struct proof *proof, const struct proof_options *options, bool drafts);
+/** Judges the rows of the engine around the network by what it does with requests under the
+ * profile, and whether it answers what the network says. */
+void proof_serve_run(struct proof *proof, struct lab *lab, const struct proof_options *options);
 
 #endif

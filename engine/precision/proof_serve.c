@@ -1,14 +1,17 @@
 /*
- * Rows that live in the engine around the network: a request of the proof's own runs under the
- * profile and under one whose rows of this kind are all exchanged, and what the engine did with it
- * is compared with the table.  What the table says they mean stands here once more, so that the
- * engine is not asked to judge itself.
+ * Rows that live in the engine around the network: requests of the proof's own run under the
+ * profile and under one whose rows of this kind are all exchanged, and what the engine did with
+ * them is compared with the table.  What the table says they mean stands here once more, so that
+ * the engine is not asked to judge itself.  Whatever it continued, stored or guessed, the answers
+ * must be the same, and every token of a greedy one the likeliest by the network.
  */
 #include "config/limits.h"
+#include "engine/model/logits.h"
 #include "engine/precision/proof_core.h"
 #include "kernels/check.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* One row: what a run shows of it, against what its value means. */
@@ -75,22 +78,32 @@ static void judge(struct proof *p, const struct deed *d, const struct proof_serv
         mark(p, d->row, PROOF_INERT, seen, d->what);
 }
 
-static bool same_answer(const struct proof_served *a, const struct proof_served *b)
+/* How many tokens were said otherwise: of prompts too, as one's answer is part of the next. */
+static int32_t apart(const struct proof_served *a, const struct proof_served *b)
 {
-    return memcmp(a->answer, b->answer, sizeof a->answer) == 0;
+    int32_t n = 0;
+    for (int talk = 0; talk < PROOF_TALKS; talk++) {
+        const struct proof_said *x = &a->said[talk], *y = &b->said[talk];
+        for (int i = 0; i < PROOF_PROMPT_TOKENS; i++)
+            n += x->prompt[i] != y->prompt[i];
+        for (int i = 0; i < PROOF_ANSWER_TOKENS; i++)
+            n += x->answer[i] != y->answer[i];
+    }
+    return n;
 }
 
 /* No value of these rows may change an answer: finds the row that does, one exchanged at a time. */
 static void blame(struct proof *p, const struct proof_options *o, const struct proof_served *own,
-                  const struct profile *exchanged)
+                  const struct profile *exchanged, struct proof_served *served)
 {
     for (size_t i = 0; i < N_DEEDS; i++) {
         struct profile alone = p->profile;
-        struct proof_served served = {0};
         ASSERT(profile_set(&alone, DEEDS[i].row, exchanged->values[DEEDS[i].row]));
-        if (o->serve(o->serve_user, &alone, &served) && !same_answer(own, &served))
-            mark(p, DEEDS[i].row, PROOF_WRONG, seen_of(&DEEDS[i], &served),
-                 "of it change the answer");
+        if (!o->serve(o->serve_user, &alone, served))
+            continue;
+        int32_t n = apart(own, served);
+        if (n > 0)
+            mark(p, DEEDS[i].row, PROOF_WRONG, n, "tokens are others under its other value");
     }
 }
 
@@ -104,27 +117,85 @@ static void unproven(struct proof *p, const char *why)
     }
 }
 
-void proof_serve_run(struct proof *p, const struct proof_options *o, bool drafts)
+/* How many tokens of a cold answer are not the likeliest (the lowest id of equals) behind those
+ * before them, by the network alone. */
+static int32_t unlikely(const struct profile *profile, struct lab *lab,
+                        const struct proof_said *said)
 {
-    struct proof_served own = {0}, other = {0};
+    const struct lab_under under = {.profile = profile};
+    int32_t vocab = lab->config->vocab_size, n = 0;
+    struct sequence *sequence = lab_sequence_create(lab, said->n_prompt + PROOF_ANSWER_TOKENS);
+    float *logits = calloc((size_t)vocab, sizeof *logits);
+    ASSERT(logits != NULL);
+    bool good = sequence != NULL;
+    for (int32_t at = 0; good && at < said->n_prompt; at += STEP_TOKENS_MAX) {
+        int32_t left = said->n_prompt - at;
+        struct segment prompt = {.sequence = sequence,
+                                 .ids = said->prompt + at,
+                                 .n = left < STEP_TOKENS_MAX ? left : STEP_TOKENS_MAX,
+                                 .logits_last = logits,
+                                 .leg = LEG_PREFILL};
+        good = lab_step(lab, &under, &prompt, 1);
+    }
+    for (int i = 0; good && i < PROOF_ANSWER_TOKENS; i++) {
+        struct segment token = {.sequence = sequence,
+                                .ids = &said->answer[i],
+                                .n = 1,
+                                .logits_last = logits,
+                                .leg = LEG_DECODE};
+        n += said->answer[i] != logits_top(logits, vocab);
+        good = lab_step(lab, &under, &token, 1);
+    }
+    free(logits);
+    lab_sequence_destroy(lab, sequence);
+    return good ? n : 0;
+}
+
+/* Whether the network is not what the table says: then other answers follow from that. */
+static bool network_bad(const struct proof *p)
+{
+    for (int row = 0; row < PRECISION_ROWS; row++) {
+        for (int kind = 0; kind < PROOF_KINDS; kind++) {
+            for (int leg = 0; leg < LEGS; leg++) {
+                const struct proof_cell *cell = &p->cells[row][kind][leg];
+                if (cell->missing || cell->state >= PROOF_INERT)
+                    return true;
+            }
+        }
+    }
+    return false;
+}
+
+void proof_serve_run(struct proof *p, struct lab *lab, const struct proof_options *o)
+{
+    bool drafts = lab->config->num_nextn_predict_layers > 0;
+    struct proof_served *own = calloc(2, sizeof *own), *other = own + 1;
     struct profile exchanged = p->profile;
+    ASSERT(own != NULL);
     for (size_t i = 0; i < N_DEEDS; i++) {
         if (DEEDS[i].row != ROW_DRAFT_DEPTH || drafts)
             ASSERT(profile_set(&exchanged, DEEDS[i].row,
                                DEEDS[i].other[p->profile.values[DEEDS[i].row]]));
     }
-    if (o->serve == NULL || !o->serve(o->serve_user, &p->profile, &own) ||
-        !o->serve(o->serve_user, &exchanged, &other)) {
+    if (o->serve == NULL || !o->serve(o->serve_user, &p->profile, own) ||
+        !o->serve(o->serve_user, &exchanged, other)) {
         unproven(p, o->serve == NULL ? "no engine serves here" : "the engine had no room for it");
+        free(own);
         return;
     }
+    bool good = !network_bad(p); /* before the rows of the engine are judged */
+    int32_t wrong = good ? unlikely(&p->profile, lab, &own->said[TALK_COLD]) : 0;
     for (size_t i = 0; i < N_DEEDS; i++) {
-        if (DEEDS[i].row != ROW_DRAFT_DEPTH || drafts)
-            judge(p, &DEEDS[i], &own, &other);
+        if (wrong > 0)
+            mark(p, DEEDS[i].row, PROOF_WRONG, wrong,
+                 "tokens served that others are likelier than");
+        else if (DEEDS[i].row != ROW_DRAFT_DEPTH || drafts)
+            judge(p, &DEEDS[i], own, other);
         else
             proof_mark(p, ROW_DRAFT_DEPTH, KIND_BOX, LEG_DECODE, PROOF_UNPROVEN, "%s",
                        "this model has no draft block");
     }
-    if (!same_answer(&own, &other))
-        blame(p, o, &own, &exchanged);
+    if (good && apart(own, other) > 0)
+        blame(p, o, own, &exchanged, other);
+    free(own);
 }

@@ -1,4 +1,4 @@
-/* Three requests of the proof's own, and what their events tell. */
+/* Requests of the proof's own, and what their events tell. */
 #include "engine/precision/served.h"
 
 #include "config/limits.h"
@@ -7,15 +7,20 @@
 #include "engine/precision/lab.h"
 #include "kernels/check.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <sodium.h>
 #include <string.h>
 
-/* More than the largest step takes, and not a multiple of any. */
-#define PROMPT_TOKENS (STEP_TOKENS_MAX + 9)
-/* A short one, and the tokens behind its answer that make a next one of it. */
-#define SHORT_TOKENS 9
-#define MORE_TOKENS  2
+/* What two prompts share: a stored block, and half of the next one. */
+#define SHARED_TOKENS (RATIO_HCA + RATIO_HCA / 2)
+/* A short prompt, its answer, whose last token was not fed yet, and what makes a next prompt of
+ * them. */
+#define SHORT_TOKENS  9
+#define ANSWER_TOKENS 2
+#define MORE_TOKENS   2
+#define NEXT_TOKENS   (SHORT_TOKENS + ANSWER_TOKENS + MORE_TOKENS)
+static_assert(SHARED_TOKENS < PROOF_PROMPT_TOKENS && NEXT_TOKENS < PROOF_PROMPT_TOKENS, "fit");
 
 /* A request under way; all below is under the lock. */
 struct watch {
@@ -71,36 +76,77 @@ static bool ask(struct engine *engine, const struct engine_request *request, str
     return taken && w->reason == END_LENGTH;
 }
 
+struct asker {
+    struct engine *engine;
+    struct engine_request request;
+    uint64_t asked;
+    struct watch watch; /* of the last request */
+};
+
+static bool ask_for(struct asker *a, const int32_t *ids, int32_t n, int32_t answer)
+{
+    a->request.ids = ids;
+    a->request.n_ids = n;
+    a->request.tokens_max = answer;
+    a->asked++;
+    return ask(a->engine, &a->request, &a->watch);
+}
+
+/* Asks what stands in `said`, and keeps the answer. */
+static bool say(struct asker *a, struct proof_said *said)
+{
+    bool whole = ask_for(a, said->prompt, said->n_prompt, PROOF_ANSWER_TOKENS);
+    memcpy(said->answer, a->watch.answer, sizeof said->answer);
+    return whole;
+}
+
+/* From here on nothing of what was said before is known. */
+static void begin_anew(struct asker *a)
+{
+    randombytes_buf(&a->request.reuse_namespace, sizeof a->request.reuse_namespace);
+}
+
+/* A short prompt and, behind its answer (whose first id is `apart` from what it was), a next one.
+ */
+static bool say_next(struct asker *a, const int32_t *ids, int32_t apart, struct proof_said *next)
+{
+    int32_t vocab = engine_model_config(a->engine)->vocab_size;
+    begin_anew(a);
+    if (!ask_for(a, ids, SHORT_TOKENS, ANSWER_TOKENS))
+        return false;
+    next->n_prompt = NEXT_TOKENS;
+    memcpy(next->prompt, ids, NEXT_TOKENS * sizeof *ids);
+    memcpy(next->prompt + SHORT_TOKENS, a->watch.answer, ANSWER_TOKENS * sizeof *ids);
+    next->prompt[SHORT_TOKENS] = (next->prompt[SHORT_TOKENS] + apart) % vocab;
+    return say(a, next);
+}
+
 bool served_run(void *user, const struct profile *profile, struct proof_served *out)
 {
-    struct engine *engine = user;
     struct engine_stats before, after;
-    int32_t ids[PROMPT_TOKENS];
-    struct watch w;
-    struct engine_request request = {.ids = ids,
-                                     .n_ids = PROMPT_TOKENS,
-                                     .tokens_max = PROOF_ANSWER_TOKENS,
-                                     .sampling = {.top_p = 1}, /* greedy */
-                                     .deadline_ms = clock_ms() + PROOF_SERVE_MS,
-                                     .profile = profile};
-    randombytes_buf(&request.reuse_namespace, sizeof request.reuse_namespace);
-    lab_ids(ids, PROMPT_TOKENS, engine_model_config(engine)->vocab_size, 2);
-    engine_stats_get(engine, &before);
-    if (!ask(engine, &request, &w))
+    int32_t vocab = engine_model_config(user)->vocab_size;
+    struct asker a = {.engine = user,
+                      .request = {.sampling = {.top_p = 1}, /* greedy */
+                                  .deadline_ms = clock_ms() + PROOF_SERVE_MS,
+                                  .profile = profile}};
+    struct proof_said *cold = &out->said[TALK_COLD], *branched = &out->said[TALK_BRANCHED];
+    *out = (struct proof_served){0};
+    engine_stats_get(a.engine, &before);
+    cold->n_prompt = branched->n_prompt = PROOF_PROMPT_TOKENS;
+    lab_ids(cold->prompt, PROOF_PROMPT_TOKENS, vocab, 2);
+    lab_ids(branched->prompt, PROOF_PROMPT_TOKENS, vocab, 3);
+    memcpy(branched->prompt, cold->prompt, SHARED_TOKENS * sizeof *cold->prompt);
+    begin_anew(&a);
+    if (!say(&a, cold))
         return false;
-    *out = (struct proof_served){.piece = w.piece, .guessed = w.guessed};
-    memcpy(out->answer, w.answer, sizeof out->answer);
-    request.n_ids = SHORT_TOKENS;
-    request.tokens_max = 1; /* what it says does not count */
-    randombytes_buf(&request.reuse_namespace, sizeof request.reuse_namespace);
-    if (!ask(engine, &request, &w))
+    out->piece = a.watch.piece;
+    out->guessed = a.watch.guessed;
+    if (!say(&a, branched) || !say_next(&a, cold->prompt, 1, &out->said[TALK_CHANGED]) ||
+        !say_next(&a, cold->prompt, 0, &out->said[TALK_CONTINUED]))
         return false;
-    ids[SHORT_TOKENS] = w.answer[0];
-    request.n_ids = SHORT_TOKENS + 1 + MORE_TOKENS;
-    if (!ask(engine, &request, &w))
-        return false;
-    out->reused = w.reused;
-    engine_stats_get(engine, &after);
-    out->alone = before.running + before.waiting == 0 && after.requests == before.requests + 3;
+    out->reused = a.watch.reused;
+    engine_stats_get(a.engine, &after);
+    out->alone =
+        before.running + before.waiting == 0 && after.requests == before.requests + a.asked;
     return true;
 }

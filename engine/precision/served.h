@@ -8,8 +8,8 @@
 
 #include "engine/precision/proof.h"
 
-/** A proof_serve_fn; user: a struct engine.  Two requests in a namespace that nobody else has, the
- * second continuing the first; each takes its turn between those of clients.
+/** A proof_serve_fn; user: a struct engine.  Requests in namespaces that nobody else has; each
+ * takes its turn between those of clients.
  *  @return false: the engine took none, or not in time */
 bool served_run(void *engine, const struct profile *profile, struct proof_served *out);
 

@@ -212,6 +212,14 @@ def proof_fault(name, fault):
             "good": got["verdict"] == "INVALID" and seen == [(fault.row, fault.kind)]}
 
 
+def served_fault(name, fault):
+    run = subprocess.run([engine_of(name, fault), "profile", "verify", "--json", "--threads", "1", "--model", harness.DEMO, "--profile",
+                          profile(fault.more, "official")], capture_output=True, text=True, cwd=harness.ROOT)
+    wrong = sorted(row["row"] for row in json.loads(run.stdout)["rows"] if any(place["state"] == "wrong" for place in row["places"]))
+    return {"harmful": True, "flagged": "prove", "verdict": "wrong" if wrong else "proven", "legs": "", "named": [wrong],
+            "verdicts": 1, "bound": 1, "kl": None, "good": wrong == fault.rows}
+
+
 def ranked_fault(name, fault):
     _, got = report("rank", "--profile", profile({fault.row: fault.value}), engine=engine_of(name, fault))
     (test,) = got["tests"]
@@ -310,7 +318,7 @@ def attempt(name, fault):
     return {**got, "seconds": round(time.monotonic() - begin, 1)}
 
 
-RUN = {Hidden: hidden_fault, Good: control, Row: row_fault, State: state_fault, Ranked: ranked_fault, Anchored: anchored_fault, Soaked: soak_fault, Proven: proof_fault, Prompt: prompt_fault, Harmless: harmless}
+RUN = {Hidden: hidden_fault, Served: served_fault, Good: control, Row: row_fault, State: state_fault, Ranked: ranked_fault, Anchored: anchored_fault, Soaked: soak_fault, Proven: proof_fault, Prompt: prompt_fault, Harmless: harmless}
 
 
 def cost(fault):

@@ -5,6 +5,7 @@ ATTENTION, EXPERTS = "kernels/cpu/cpu_attention.c", "kernels/cpu/cpu_experts.c"
 STREAMS, COMPRESSOR = "kernels/cpu/cpu_streams.c", "kernels/cpu/cpu_compressor.c"
 SNAPSHOT, STATE, FORWARD = "engine/model/snapshot.c", "engine/model/network.c", "engine/model/forward.c"
 PROJECT, CHAT = "engine/model/attention.c", "engine/text/chat.c"
+STEP, SAMPLER = "engine/serve/step.c", "kernels/sampler.c"
 
 # The rows that a deployment would have made fast, live beside each other.
 ROWS = {
@@ -94,3 +95,10 @@ class Hidden(NamedTuple):
     """Rows whose defects undo each other: together they change nothing, and `rank` must name each."""
     rows: dict
     edits: list
+
+
+class Served(NamedTuple):
+    """A defect of what serves around the network: the rows that the proof of `official` must call wrong."""
+    rows: list
+    edits: list
+    more: dict = {}  # rows beside those of `official`

@@ -76,6 +76,17 @@ OUTSIDE = {
         (FORWARD, "&span->csa_row : &span->hca_row) = n;", "&span->csa_row : &span->hca_row) = i > 0 ? 0 : n;")]),
     "a block of the indexer that is not there yet": State(["chunk", "batch", "rewind", "draft"], [
         (COMPRESSOR, "(((int64_t)*p->at + token + 1) / RATIO_CSA)", "(((int64_t)*p->at + token + 2) / RATIO_CSA)")]),
+    # ---- what serves
+    "the third guess is taken unseen": Served(["draft.depth"], [
+        (STEP, "id == fed[i + 1] && !is_stop", "(id == fed[i + 1] || i == 2) && !is_stop")], {"draft.depth": "3"}),
+    "a timeline is continued whose last token is another": Served(["prefix.reuse"], [
+        ("engine/serve/timeline.c", "(size_t)t->n_ids * sizeof *t->ids) == 0 ?", "(size_t)(t->n_ids - 1) * sizeof *t->ids) == 0 ?")]),
+    "stored blocks found by their first half": Served(["prefix.reuse"], [
+        ("engine/model/prefix.c", "memcmp(p->nodes[at].ids, ids, sizeof p->nodes[at].ids) != 0",
+         "memcmp(p->nodes[at].ids, ids, sizeof p->nodes[at].ids / 2) != 0")]),
+    "temperature 0 draws in long answers": Served(["draft.depth", "prefill.chunk", "prefix.reuse"], [
+        (SAMPLER, "p->temperature == 0)\n", "(p->temperature == 0 && position < 150))\n"),
+        (SAMPLER, "pick_scale(p->temperature)", "pick_scale(p->temperature + 0.3)")]),
     # ---- prompt
     "a later system message is dropped": Prompt("not as the published encoder writes it", [
         (CHAT, "    case ROLE_SYSTEM:\n        add_content(w, message->content);", "    case ROLE_SYSTEM:\n        if (i > 0)\n            return;\n        add_content(w, message->content);")]),

@@ -84,6 +84,12 @@ LIES = {
                                                   "wrong", "draft.depth", "box", "decode"),
     "guesses without being asked": ("official", STEP, "int32_t depth = r->profile.values[ROW_DRAFT_DEPTH];",
                                     "int32_t depth = 1;", "wrong", "draft.depth", "box", "decode"),
+    "continues a timeline whose last token is another": (
+        "official", TIMELINE, "(size_t)t->n_ids * sizeof *t->ids) == 0 ?",
+        "(size_t)(t->n_ids - 1) * sizeof *t->ids) == 0 ?", "wrong", "prefix.reuse", "box", "state"),
+    "finds stored blocks by their first half": (
+        "official", "engine/model/prefix.c", "memcmp(p->nodes[at].ids, ids, sizeof p->nodes[at].ids) != 0",
+        "memcmp(p->nodes[at].ids, ids, sizeof p->nodes[at].ids / 2) != 0", "wrong", "prefix.reuse", "box", "state"),
     "no witness": ("balanced", ATTENTION, "    cpu_testify(b, ROW_ATTN_QNORM, &p->place, p->n);\n", "",
                    "unproven", "attn.qnorm", "csa", "prefill"),
 }

@@ -139,10 +139,8 @@ static void test_misspelt(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_one_row),
-        cmocka_unit_test(test_history),
-        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_rows),     cmocka_unit_test(test_one_row),
+        cmocka_unit_test(test_history),  cmocka_unit_test(test_table),
         cmocka_unit_test(test_misspelt),
     };
     return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
