@@ -35,8 +35,9 @@ def whole_report(tap, folder):
     ranked = {row["row"] for row in official["ranking"]}
     tap.check(verdicts["rank"] == "PASS" and {"moe.experts", "kv.entry"} < ranked and all(r["chosen"] for r in official["ranking"]),
               f"each of its rows alone costs what it may: {len(ranked)} of them")
-    cpu, made, own = official["tests"][5]["anchors"]
-    tap.check(cpu["what"] == "cpu" and cpu["same_bits"] == 1 and cpu["n"] > 200 and made["what"] == own["what"] == "golden",
+    exact, cpu, made, own = official["tests"][5]["anchors"]
+    tap.check(exact["what"] == cpu["what"] == "cpu" and exact["same_bits"] == cpu["same_bits"] == 1 and exact["profile"] == "reference" and
+              exact["gate"] == 1e-8 and cpu["profile"] == "official" and cpu["n"] > 200 and made["what"] == own["what"] == "golden",
               f"what another process computes is what this one does: {cpu}")
     tap.check(made["profile"] == "reference" and made["kl"] < 1e-9 and made["same_top"] == 1 and 1e-6 < own["kl"] < own["gate"],
               f"another program's numbers are the reference's: {made}, and near the profile's: {own}")
