@@ -19,7 +19,7 @@ if [ -n "$SOAK" ]; then
 fi
 build/schedules $NANO official 1 90 || status=1
 build/schedules $NANO reference 4 60 || status=1
-build/schedules $DEMO official 5 60 || status=1
+build/schedules $DEMO official 7 60 || status=1
 build/schedules $NANO official 2 14 build/engine || status=1 # another process computes
 build/host/schedules $NANO official 4 12 || status=1 # with sanitizers
 exit $status
