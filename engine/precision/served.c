@@ -77,9 +77,9 @@ static bool ask(struct engine *engine, const struct engine_request *request, str
 }
 
 struct asker {
-    struct engine *engine;
+    struct engine *engine; /* borrows */
     struct engine_request request;
-    uint64_t asked;
+    uint64_t asked;     /* requests so far */
     struct watch watch; /* of the last request */
 };
 
@@ -106,8 +106,7 @@ static void begin_anew(struct asker *a)
     randombytes_buf(&a->request.reuse_namespace, sizeof a->request.reuse_namespace);
 }
 
-/* A short prompt and, behind its answer (whose first id is `apart` from what it was), a next one.
- */
+/* A short prompt, and a next one behind its answer, whose first id is moved by `apart`. */
 static bool say_next(struct asker *a, const int32_t *ids, int32_t apart, struct proof_said *next)
 {
     int32_t vocab = engine_model_config(a->engine)->vocab_size;
