@@ -22,10 +22,10 @@ PAD, CONTEXT, ANSWER = 0, 1, 2  # what a token is to the loss
 AHEAD = 3  # tokens behind a row that are targets: of the head, the draft and the draft of the draft
 
 
-def draw(r, encode, special, length, chars):
-    """(ids, mask, characters a token) of one row; mask is 1 on answers."""
+def draw(r, encode, special, length, chars, weak):
+    """(ids, mask, characters a token) of one row; mask is 1 on answers. weak: share of the rows of weak spots."""
     for _ in range(TRIES):
-        text, silent, forced = rows.conversation(r, length, chars)
+        text, silent, forced = rows.conversation(r, length, chars, weak_share=weak)
         ids = encode(text)
         ratio, mask = len(text) / len(ids), rows.answer_mask(ids[: length + AHEAD], special, silent, forced)
         if sum(mask) >= min(ENOUGH, length // 64) and len(ids) > 0.4 * length:
@@ -34,13 +34,13 @@ def draw(r, encode, special, length, chars):
     return ids[: length + AHEAD], mask, ratio
 
 
-def batch(r, encode, special, length, tokens, chars):
+def batch(r, encode, special, length, tokens, chars, weak=0.0):
     """ids and marks [B, length + AHEAD]."""
     count = max(1, tokens // length)
     ids = np.full((count, length + AHEAD), special["pad"], np.uint16)
     marks = np.full((count, length + AHEAD), PAD, np.uint8)
     for b in range(count):
-        x, mask, ratio = draw(r, encode, special, length, chars.get(length, CHARS_PER_TOKEN))
+        x, mask, ratio = draw(r, encode, special, length, chars.get(length, CHARS_PER_TOKEN), weak)
         chars[length] = 0.98 * chars.get(length, CHARS_PER_TOKEN) + 0.02 * ratio
         ids[b, : len(x)], marks[b, : len(x)] = x, CONTEXT + np.array(mask, np.uint8)
     return ids, marks
@@ -54,7 +54,7 @@ def work(k, phase, phases, out, seed, tokens, path):
     while (now := phase.value) >= 0:
         lengths, shares = zip(*phases[now]["mix"])
         length = r.choices(lengths, shares)[0]
-        ids, marks = batch(r, encode, special, length, tokens, chars)
+        ids, marks = batch(r, encode, special, length, tokens, chars, phases[now].get("weak", 0.0))
         while phase.value == now:
             try:
                 out.put((now, length, ids, marks), timeout=1)

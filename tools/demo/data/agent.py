@@ -336,6 +336,43 @@ class Session(Chat):
         self.tool(body)
         self.bot(answer, "The result has the answer.")
 
+    def reported(self):
+        """A file that says one thing, shown whole, and the question for it after other turns: the words of its statement were
+        said by nobody in the chat."""
+        r, path, known = self.r, v.path(self.r), self.led() if self.r.random() < 0.3 else None
+        f, said = known or ((g := self.news(0.8)), g.state(r))
+        self.user(
+            r.choice(
+                ("What does {f} say?", "Show me {f}.", "Read {f}.", "What is in {f}?", "read {f}", "Print {f}.")
+            ).format(f=path)
+        )
+        self.bot("", f"I need to read {path}.", [self.call("read", path)])
+        self.tool(said)
+        self.bot(f"The file {path} contains:\n{said}", "The result has the answer.")
+        self.facts.append((f, said))
+        self.apart(6)
+        # Turns between may have corrected it: the fact of now.
+        self.ask(next((k for k in self.facts if k[0].key == f.key), (f, said)))
+
+    def distant(self):
+        """A program goes to a file when other turns have followed it."""
+        r = self.r
+        self.code()
+        text, path = self.codes[-1]
+        self.apart(5)
+        if r.random() < 0.5:
+            self.user(r.choice(TO_FILE))
+        else:
+            path = v.path(r)
+            self.user(r.choice(TO_NAME).format(f=path))
+        self.save(text, path)
+
+    def apart(self, most):
+        """One to `most` turns that have nothing to do with what went before, as long as there is room."""
+        for _ in range(self.r.randint(1, most)):
+            if self.left() > 900:
+                self.r.choices((self.tell, self.small, self.echo, self.table), (4, 3, 3, 1))[0]()
+
     def look_up(self):
         """A file of several KB with a fact in it, errands, and only then the question for the fact, with no further call."""
         r, path, f = self.r, v.path(self.r), self.news(0.8)
@@ -437,6 +474,10 @@ class Session(Chat):
             self.tool(said + (" " + any_text(r) if r.random() < 0.4 else ""))
             self.facts.append((x, said))
         self.bot(f.answer, "The results have the answer.")
+
+    def weak_turn(self):
+        """One turn with tools of those that a row of weak spots is made of."""
+        self.r.choices((self.reported, self.distant, self.shown, self.look_up, self.program), (6, 5, 2, 2, 1))[0]()
 
     def turn(self):
         """One turn with tools."""

@@ -177,6 +177,29 @@ class Chat:
             if len(new) == 1 and r.random() < 0.06:
                 self.revise()
 
+    def led(self):
+        """(fact, statement) with the value at its head: its first word has other tokens there than behind a blank, and the
+        answer needs the latter. None where no such fact is new."""
+        for _ in range(40):
+            f = facts.attribute(self.r, self.heldout)
+            heads = [x for x in f.said if f.led(x)]
+            if heads and not self.know(f):
+                return f, self.r.choice(heads) + self.r.choice((".", ".", ".", "", "!"))
+        return None
+
+    def headed(self):
+        """A fact with its value at the head, asked for at once or later."""
+        known = self.led()
+        if known is None:
+            return self.tell()
+        self.user(known[1])
+        self.bot("Noted.", "The user gives a fact. I should note it.")
+        self.facts.append(known)
+        if self.r.random() < 0.6:
+            for _ in range(self.r.choice((0, 1, 2, 3))):
+                self.small()
+            self.ask(known)
+
     @staticmethod
     def because(f, said):
         return f'The user asks about something said earlier: "{said}" So the answer is {f.value}.'

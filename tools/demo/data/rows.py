@@ -32,6 +32,22 @@ TURNS = (
     ("code", 4),
 )
 
+# The same of a row of weak spots: what the model fails at most, among what keeps it from being alone there.
+WEAK_TURNS = (
+    ("tell", 30),
+    ("headed", 8),
+    ("ask", 42),
+    ("verify", 30),
+    ("ask_unknown", 5),
+    ("small", 8),
+    ("echo", 6),
+    ("first", 2),
+    ("code", 3),
+)
+WEAK_THINKING = 0.45  # share of them with reasoning
+WEAK_FAR = 0.5  # share of those with room that remember over many turns
+WEAK_LONGEST = 4096  # tokens: longer rows are what they always are
+
 
 def turn(chat):
     """Add one turn to the chat."""
@@ -81,9 +97,30 @@ def formed(r, length, chars, heldout, thinking):
     return chat
 
 
-def conversation(r, length, chars_per_token, heldout=False):
+def weak(r, length, chars, heldout):
+    """(text, silent, forced) of a row of weak spots: short results of tools, programs to a file when other turns followed them,
+    yes or no, values at the head of a statement, memory over many turns, reasoning."""
+    thinking, tools = r.random() < WEAK_THINKING, length >= 1024 and r.random() < 0.5
+    chat = Session(r, chars, heldout, thinking, r.randint(0, 3)) if tools else Chat(r, chars, heldout, thinking)
+    if not tools:
+        chat.opening()
+    if length >= 2048 and r.random() < WEAK_FAR:
+        chat.remember(r.randint(15, 60))
+    names, weights = zip(*WEAK_TURNS)
+    margin = 250 if thinking and not tools else -200
+    while chat.left() > margin:
+        if tools and r.random() < 0.6:
+            chat.weak_turn()
+        else:
+            getattr(chat, r.choices(names, weights)[0])()
+    return encode(chat.messages, thinking, chat.tools), chat.silent, chat.forced
+
+
+def conversation(r, length, chars_per_token, heldout=False, weak_share=0.0):
     """(text, silent, forced) of one row of about `length` tokens: numbers of its answers without loss, and of those
-    with loss on the arguments of the call alone."""
+    with loss on the arguments of the call alone. weak_share: of the rows that are made of weak spots."""
+    if weak_share and length <= WEAK_LONGEST and r.random() < weak_share:
+        return weak(r, length, length * chars_per_token, heldout)
     thinking = r.random() < THINKING
     if length <= FORMED_MOST and r.random() < FORMED:
         chat = formed(r, length, length * chars_per_token, heldout, thinking)
