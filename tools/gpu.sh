@@ -5,6 +5,7 @@
 #   golden     the golden suites, asked of the worker
 #   link       the static engine, whose steps the worker takes (tests/gpu/link.py)
 #   serve      the static engine serving through the worker, which is lost in every way (tests/serve/worker.py)
+#   gauges     what the console says of the GPUs is what nvidia-smi says
 #   bench      the time of every kernel at the published model's size (tools/bench_gpu.c), and of torch's products
 #   steps      whole steps by the host's launches and recorded, to the same bits (tools/bench_step.c)
 #   tp         ranks: what they take to give each other results, and NCCL; one that does not come; the same bytes from one
@@ -151,12 +152,13 @@ power_end() {
         "$OUT/full-power.log" | sort
 }
 
-for name in ${*:-ops golden link serve sanitize bench steps}; do
+for name in ${*:-ops golden link serve gauges sanitize bench steps}; do
     case $name in
     ops) step ops 200 build/gpu/ops ;;
     golden) step golden 300 "$PYTHON" tests/gpu/golden.py --engine build/worker ;;
     link) step link 200 "$PYTHON" tests/gpu/link.py ;;
     serve) step serve 200 "$PYTHON" tests/serve/worker.py --worker build/worker chat killed hung load ;;
+    gauges) step gauges 60 "$PYTHON" tests/serve/worker.py --worker build/worker --gpus "$CARDS" gauges ;;
     tp) ranks ;;
     full) full ;;
     sanitize) sanitize ;;

@@ -48,6 +48,8 @@ static void say_gpu(struct buf *out, const struct gpu_gauges *gpu)
 {
     const int64_t *v = gpu->value;
     buf_printf(out, "GPU %s  %s", gpu->bus, gpu->name);
+    if (v[GAUGE_GROUP] != GAUGE_UNKNOWN)
+        say(out, ", group ", v[GAUGE_GROUP], "");
     say(out, ", rank ", v[GAUGE_RANK], "\n");
     say(out, "  ", v[GAUGE_TEMPERATURE], " C");
     say(out, ", ", scaled(v[GAUGE_POWER], 1000), "");

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A beginning of a prompt, and who computed it last.  Of two beginnings at one place the later one
  * stays: what is forgotten costs time, never an answer. */
@@ -179,6 +180,22 @@ void groups_stats(const struct groups *g, struct engine_stats *out)
     }
 }
 
+/* Every group tells of all GPUs of the machine, but only of its own which rank computes there. */
+static void gauges_merge(struct gauges *to, const struct gauges *one)
+{
+    for (int32_t k = 0; k < one->n; k++) {
+        int32_t at = 0;
+        while (at < to->n && strcmp(to->gpu[at].bus, one->gpu[k].bus) != 0)
+            at++;
+        if (at == to->n && to->n < RANKS_MAX)
+            to->gpu[to->n++] = one->gpu[k];
+        else if (at < to->n && to->gpu[at].value[GAUGE_RANK] == GAUGE_UNKNOWN) {
+            to->gpu[at].value[GAUGE_RANK] = one->gpu[k].value[GAUGE_RANK];
+            to->gpu[at].value[GAUGE_GROUP] = one->gpu[k].value[GAUGE_GROUP];
+        }
+    }
+}
+
 bool groups_gauges(const struct groups *g, struct gauges *out)
 {
     bool told = false;
@@ -186,10 +203,10 @@ bool groups_gauges(const struct groups *g, struct gauges *out)
         struct gauges one;
         if (!engine_gauges_get(g->list[i], &one))
             continue;
-        if (!told)
+        if (told)
+            gauges_merge(out, &one);
+        else
             *out = one;
-        for (int32_t k = 0; told && k < one.n && out->n < RANKS_MAX; k++)
-            out->gpu[out->n++] = one.gpu[k];
         out->at_ms = one.at_ms < out->at_ms ? one.at_ms : out->at_ms; /* the oldest is looked at */
         told = true;
     }

@@ -28,7 +28,7 @@ void groups_let(struct groups *groups);
 struct engine *groups_place(struct groups *groups, const struct engine_request *request);
 /** All their numbers together; of two processes the first, and lost when any is. */
 void groups_stats(const struct groups *groups, struct engine_stats *out);
-/** All their GPUs, one group behind another.  @return false: none has told anything */
+/** All their GPUs, each once.  @return false: none has told anything */
 bool groups_gauges(const struct groups *groups, struct gauges *out);
 
 #endif

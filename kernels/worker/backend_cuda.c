@@ -13,10 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The GPU of rank 0 of this group. */
+/* The GPU of rank 0 of this group; groups that there are no GPUs for share those of others. */
 static int first_of(const struct model_options *options)
 {
-    return options->gpu + options->group * options->ranks;
+    int places = (backend_cuda_devices() - options->gpu) / options->ranks;
+    return options->gpu + options->group % (places > 1 ? places : 1) * options->ranks;
 }
 
 static int device_of(int32_t rank, int32_t ranks, int first)
@@ -50,20 +51,22 @@ int32_t model_backend_ranks(const struct model_options *options, uint64_t weight
 
 struct watch {
     struct link_board *board; /* borrows, as long as the process lives */
-    int32_t ranks;
+    int32_t ranks, group;
     int first; /* GPU */
 };
 
 /* The first rank that computes on each GPU, which the two libraries number in ways of their own. */
-static void name_ranks(struct gauges *g, int32_t ranks, int first)
+static void name_ranks(struct gauges *g, const struct watch *w)
 {
     char bus[GAUGE_BUS_BYTES];
-    for (int32_t rank = ranks - 1; rank >= 0; rank--) {
-        if (!backend_cuda_bus(device_of(rank, ranks, first), bus))
+    for (int32_t rank = w->ranks - 1; rank >= 0; rank--) {
+        if (!backend_cuda_bus(device_of(rank, w->ranks, w->first), bus))
             continue;
         for (int32_t i = 0; i < g->n; i++) {
-            if (strcmp(g->gpu[i].bus, bus) == 0)
-                g->gpu[i].value[GAUGE_RANK] = rank;
+            if (strcmp(g->gpu[i].bus, bus) != 0)
+                continue;
+            g->gpu[i].value[GAUGE_RANK] = rank;
+            g->gpu[i].value[GAUGE_GROUP] = w->group + 1;
         }
     }
 }
@@ -80,7 +83,7 @@ static void *watch(void *context)
     for (;;) {
         if (wrong == NULL)
             nvml_read(&g);
-        name_ranks(&g, w->ranks, w->first);
+        name_ranks(&g, w);
         g.at_ms = clock_ms();
         link_show(w->board, &g);
         usleep(GAUGE_PERIOD_MS * 1000);
@@ -92,7 +95,7 @@ void model_backend_watch(const struct model_options *options, struct link_board 
 {
     static struct watch w;
     pthread_t thread;
-    w = (struct watch){board, options->ranks, first_of(options)};
+    w = (struct watch){board, options->ranks, options->group, first_of(options)};
     int code = pthread_create(&thread, NULL, watch, &w);
     if (code != 0)
         fprintf(stderr, "worker: nobody watches the GPUs: %s\n", strerror(code));

@@ -147,7 +147,7 @@ static void read_numbers(device gpu, int64_t value[GAUGES])
     value[GAUGE_ECC_CORRECTED] = told(code, wide);
     code = nvml.ecc(gpu, ECC_UNCORRECTED, ECC_VOLATILE, &wide);
     value[GAUGE_ECC_LOST] = told(code, wide);
-    value[GAUGE_RANK] = GAUGE_UNKNOWN;
+    value[GAUGE_RANK] = value[GAUGE_GROUP] = GAUGE_UNKNOWN;
 }
 
 void nvml_read(struct gauges *out)

@@ -9,6 +9,7 @@ faults   each way in which GPUs and ranks fail, planted in a worker: its reason 
 groups   two engines, each with a worker and a profile of its own, under load at once: what each says alone
 load     a model that can not be loaded, and memory that is not there: clients are told, until it can
 several  one engine with two groups: requests go to both, a conversation to who knows it; one of them is killed
+gauges   what the console says of GPUs under load is what nvidia-smi says (where there is one)
 size     kill -9 of a worker whose weights are made of a seed; on GPUs those of the published size (only when named)
 Prints TAP, and after how long each worker computed again.  PROGRAM is the engine unless it is given; `same` holds for
 that one alone, since a GPU sums in another order."""
@@ -474,9 +475,55 @@ def group_size(folder, model, worker):
     check("size: and it stops as ever", engine.stop())
 
 
+# Number of the console, the same of nvidia-smi, a factor to its unit, and how far they may be apart: they are read up to
+# seconds apart under load.  `used` has what the driver keeps for itself, which nvidia-smi tells apart.
+GAUGES = [("temperature_celsius", "temperature.gpu", 1, 8), ("power_milliwatts", "power.draw", 1e3, 150e3),
+          ("power_limit_milliwatts", "enforced.power.limit", 1e3, 1e3), ("memory_bytes", "memory.total", 1 << 20, 1 << 20),
+          ("memory_used_bytes", "memory.used", 1 << 20, 2 << 30), ("clock_mhz", "clocks.sm", 1, 700),
+          ("clock_max_mhz", "clocks.max.sm", 1, 0), ("ecc_corrected", "ecc.errors.corrected.volatile.total", 1, 0),
+          ("ecc_uncorrected", "ecc.errors.uncorrected.volatile.total", 1, 0)]
+
+
+def smi(*columns):
+    """What nvidia-smi says, a row a GPU; None: it is not there."""
+    try:
+        run = subprocess.run(["nvidia-smi", "--query-gpu=" + ",".join(columns), "--format=csv,noheader,nounits"],
+                             capture_output=True, text=True, timeout=STUCK_S)
+    except FileNotFoundError:
+        return None
+    return [line.split(", ") for line in run.stdout.splitlines()]
+
+
+def group_gauges(folder, model, worker):
+    columns = ("pci.bus_id", "name", "driver_version", *(column for _, column, _, _ in GAUGES))
+    engine = Engine(folder + "/gauges", model, *worker, *ROOM)
+    load = stream(engine, {**ENDLESS, "messages": [{"role": "user", "content": LONG}]}, 1)
+    told = {}
+    def fresh():  # of a second reading, which is one under load
+        told.update(engine.admin("gpu")["data"])
+        return not GPUS or told["age_ms"] < 1000 and time.monotonic() > begin + 6
+    begin = time.monotonic()
+    check("gauges: the worker tells", until(fresh))
+    rows = smi(*columns) or []
+    load.close()
+    print(f"# {json.dumps(told)}\n# {json.dumps(rows)}", flush=True)
+    check("gauges: as many GPUs as nvidia-smi has", len(told["gpus"]) == len(rows) and len(rows) >= GPUS, told)
+    for gpu in told["gpus"]:
+        same = [row for row in rows if row[0].lower().endswith(gpu["bus"])]
+        check(f"gauges: {gpu['bus']} by name and driver",
+              len(same) == 1 and same[0][1:3] == [gpu["name"], told["driver"]], same)
+        for at, (name, column, unit, apart) in enumerate(GAUGES, 3):
+            known = same[0][at].replace(".", "", 1).isdigit()
+            check(f"gauges: {gpu['bus']}: {name}", known == (gpu[name] is not None) and
+                  (not known or abs(gpu[name] - float(same[0][at]) * unit) <= apart), (gpu[name], same[0][at]))
+    ranks = [gpu["rank"] for gpu in told["gpus"] if gpu["rank"] is not None]
+    check("gauges: the ranks are on GPUs of their own", not rows or ranks == list(range(len(ranks))) and ranks, told)
+    check("gauges: and it stops as ever", engine.stop())
+
+
 GROUPS = {"chat": group_chat, "same": group_same, "killed": group_killed, "hung": group_hung, "faults": group_faults,
           "groups": group_groups, "load": group_load,
-          "several": group_several, "size": group_size}
+          "several": group_several, "gauges": group_gauges, "size": group_size}
 
 
 def main():
@@ -491,7 +538,7 @@ def main():
     GPUS = options.gpus
     subprocess.run([os.path.join(ROOT, "tests", "serve", "network.sh")], check=True)
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.groups or [name for name in GROUPS if name != "size"]:
+        for name in options.groups or [name for name in GROUPS if name not in ("gauges", "size")]:
             begin = time.monotonic()
             GROUPS[name](folder, options.model, ("--worker", options.worker, "--ranks", str(options.ranks)))
             print(f"# {name}: {time.monotonic() - begin:.0f} s", flush=True)

@@ -63,6 +63,7 @@ bool engine_gauges_get(struct engine *engine, struct gauges *out)
     for (int i = 0; i < GAUGES; i++)
         out->gpu[0].value[i] = GAUGE_UNKNOWN;
     out->gpu[0].value[GAUGE_RANK] = 3;
+    out->gpu[0].value[GAUGE_GROUP] = 2;
     out->gpu[0].value[GAUGE_TEMPERATURE] = 61;
     out->gpu[0].value[GAUGE_POWER] = 312500;
     out->gpu[0].value[GAUGE_CLOCK_LIMITS] = 0x44;

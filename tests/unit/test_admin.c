@@ -176,7 +176,7 @@ static void test_gpu(void **state)
     assert_string_equal(
         text_of(answer),
         "driver 580.65.06; ranks copy: bytes pushed to another GPU's memory were lost\n"
-        "GPU 0000:41:00.0  Made-up \"GPU\", rank 3\n"
+        "GPU 0000:41:00.0  Made-up \"GPU\", group 2, rank 3\n"
         "  61 C, 312 of ? W, ? of ? MiB, busy ? %, ? of ? MHz (power limit, TOO HOT), ECC errors: "
         "? corrected, ? not\n");
     struct json_object *gpu = json_object_array_get_idx(member(member(answer, "data"), "gpus"), 0);

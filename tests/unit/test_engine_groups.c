@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,18 +182,33 @@ static void test_gauges(void **state)
     struct gauges out = {.n = -1};
     assert_false(groups_gauges(g, &out));
     assert_int_equal(out.n, -1);
+    /* Each sees the whole machine, and knows of one GPU what computes there. */
     for (int i = 1; i < GROUPS; i++) {
+        struct gauges *told = &engines[i].gauges;
         engines[i].told = true;
-        engines[i].gauges = (struct gauges){.n = RANKS_MAX - 2, .at_ms = 100 - i};
-        for (int k = 0; k < RANKS_MAX - 2; k++)
-            engines[i].gauges.gpu[k].value[0] = 10 * i + k;
+        *told = (struct gauges){.n = RANKS_MAX - 2, .at_ms = 100 - i};
+        for (int k = 0; k < told->n; k++) {
+            struct gpu_gauges *gpu = &told->gpu[k];
+            snprintf(gpu->bus, sizeof gpu->bus, "0000:%02x:00.0", k);
+            gpu->value[GAUGE_RANK] = k == i ? 0 : GAUGE_UNKNOWN;
+            gpu->value[GAUGE_GROUP] = k == i ? i + 1 : GAUGE_UNKNOWN;
+        }
     }
+    strcpy(engines[2].gauges.gpu[0].bus, "0000:41:00.0"); /* the first has not seen it */
     assert_true(groups_gauges(g, &out));
-    assert_int_equal(out.n, RANKS_MAX); /* the largest box has no more */
+    assert_int_equal(out.n, RANKS_MAX - 1);
     assert_int_equal(out.at_ms, 98);
-    assert_int_equal(out.gpu[0].value[0], 10);
-    assert_int_equal(out.gpu[RANKS_MAX - 2].value[0], 20);
-    assert_int_equal(out.gpu[RANKS_MAX - 1].value[0], 21);
+    assert_string_equal(out.gpu[RANKS_MAX - 2].bus, "0000:41:00.0");
+    for (int k = 0; k < out.n; k++) {
+        bool known = k > 0 && k < GROUPS;
+        assert_int_equal(out.gpu[k].value[GAUGE_GROUP], known ? k + 1 : GAUGE_UNKNOWN);
+        assert_int_equal(out.gpu[k].value[GAUGE_RANK], known ? 0 : GAUGE_UNKNOWN);
+    }
+    for (int k = 0; k < RANKS_MAX; k++) /* the largest box has no more */
+        snprintf(engines[2].gauges.gpu[k].bus, GAUGE_BUS_BYTES, "0000:a%d:00.0", k);
+    engines[2].gauges.n = RANKS_MAX;
+    assert_true(groups_gauges(g, &out));
+    assert_int_equal(out.n, RANKS_MAX);
     groups_destroy(g);
 }
 
