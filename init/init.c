@@ -294,6 +294,7 @@ static void command_settings(const struct request *request, struct text *answer)
     struct text t = text_over(bytes, sizeof bytes);
     struct settings changed = box.net.saved, before = box.net.now;
     const char *wrong = "settings | settings NAME VALUE", *value = request->word[2];
+    char reason[128];
     if (request->count == 1) {
         settings_list(&box.net.now, &t);
         answer_write(answer, true, t.data, t.len, NULL, 0);
@@ -307,6 +308,8 @@ static void command_settings(const struct request *request, struct text *answer)
         wrong = "a change of the network is being tried: net confirm, or wait";
     else if (request->count == 3)
         wrong = settings_set(&changed, request->word[1], strcmp(value, "-") == 0 ? "" : value);
+    if (wrong == NULL && strcmp(request->word[1], "gpus") == 0)
+        wrong = pci_layout_wrong(PCI_DEVICES, value, reason, sizeof reason);
     if (wrong == NULL)
         wrong = netplan_change(&box.net, &changed, 0, clock_ms());
     if (wrong == NULL)

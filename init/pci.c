@@ -1,6 +1,7 @@
 /* NVIDIA's GPUs on the PCI bus. */
 #include "init/pci.h"
 
+#include "common/layout.h"
 #include "init/files.h"
 #include "init/journal.h"
 
@@ -233,6 +234,20 @@ static void tell_driver(const char *version, const struct gpu *payload, struct t
         text_printf(text, "; this system %s\n",
                     payload->wanted ? "has NO good payload: `status` says why"
                                     : "was built without a GPU payload");
+}
+
+const char *pci_layout_wrong(const char *devices, const char *layout, char *text, size_t cap)
+{
+    struct pci_gpu gpus[BOX_GPUS_MAX];
+    struct layout wanted;
+    int all;
+    pci_gpus(devices, gpus, &all);
+    if (!layout_parse(layout, &wanted) || wanted.groups * wanted.ranks <= all)
+        return NULL;
+    snprintf(text, cap,
+             "gpus %s takes %d GPUs, and %d %s on the PCI bus (see: gpu); choose fewer, or auto",
+             layout, (int)(wanted.groups * wanted.ranks), all, all == 1 ? "is" : "are");
+    return text;
 }
 
 void pci_tell(const char *devices, const char *driver, const struct gpu *payload,

@@ -30,6 +30,10 @@ struct pci_gpu {
  * many there are. */
 int pci_gpus(const char *devices, struct pci_gpu gpus[BOX_GPUS_MAX], int *all);
 
+/** Whether the GPUs below a folder suffice for a layout (common/layout.h), which is one.
+ *  @return NULL: they do; else `text`: what is wrong, and what to do */
+const char *pci_layout_wrong(const char *devices, const char *layout, char *text, size_t cap);
+
 /** What init says of them: `devices` and `driver` are PCI_DEVICES and PCI_DRIVER.  Both outputs are
  * appended to, the second one as a JSON object. */
 void pci_tell(const char *devices, const char *driver, const struct gpu *payload,

@@ -1,6 +1,7 @@
 /* What an operator has set. */
 #include "init/settings.h"
 
+#include "common/layout.h"
 #include "config/box.h"
 #include "init/files.h"
 #include "init/keyfile.h"
@@ -51,6 +52,12 @@ static bool is_collector(const char *value)
     return value[0] == '\0' || syslog_target_parse(&target, value);
 }
 
+static bool is_layout(const char *value)
+{
+    struct layout layout;
+    return layout_parse(value, &layout);
+}
+
 static const struct {
     const char *name, *value, *help;
     bool (*good)(const char *value);
@@ -62,6 +69,7 @@ static const struct {
 #define GOOD_ADDRESS                         is_address
 #define GOOD_ROUTER                          is_router
 #define GOOD_COLLECTOR                       is_collector
+#define GOOD_LAYOUT                          is_layout
 #define SETTING(id, name, kind, value, help) [SETTING_##id] = {name, value, help, GOOD_##kind},
 #include "config/settings.def"
 #undef SETTING

@@ -169,6 +169,8 @@ struct link {
     char config[LINK_FIELD_BYTES];  /* READY: name of the row of config/model.h */
     char variant[LINK_FIELD_BYTES]; /* READY: of the backend */
     uint32_t packs;                 /* READY: 1: timelines lie in the forms of kernels/entry.h */
+    int32_t ranks;                  /* READY: that compute it together */
+    int32_t gpus;                   /* READY: that the worker sees; 0: processors compute */
     uint32_t zero;                  /* answers hold doubles */
     char reason[ERROR_TEXT_BYTES];  /* FAILED: one line */
     struct link_board board;        /* of its GPUs, from READY on */

@@ -43,9 +43,8 @@ enum slice_axis slice_axis_of(const char *name)
 int32_t slice_ranks(uint64_t weights, int32_t gpus, uint64_t memory)
 {
     int32_t ranks = 1;
-    if (weights <= memory / RANKS_SPARE)
-        return 1;
-    while (2 * ranks <= gpus && 2 * ranks <= RANKS_MAX)
+    uint64_t room = memory / 100 * RANKS_FILL_PERCENT;
+    while (weights / (uint64_t)ranks > room && 2 * ranks <= gpus && 2 * ranks <= RANKS_MAX)
         ranks *= 2;
     return ranks;
 }

@@ -30,8 +30,9 @@ struct slice {
 /** @param name  a tensor's, without what stands in front of it (config/weights.def) */
 enum slice_axis slice_axis_of(const char *name);
 
-/** How many ranks compute a network where nobody says it: one, where a GPU holds the weights
- *  RANKS_SPARE times; else a power of two, as many as there are GPUs for.
+/** How many ranks compute a network where nobody says it: the least power of two whose shares of
+ * the weights leave a GPU the room that RANKS_FILL_PERCENT says; as many as there are GPUs for,
+ * where none does.
  *  @param weights, memory  bytes of the network and of a GPU */
 int32_t slice_ranks(uint64_t weights, int32_t gpus, uint64_t memory);
 /** Shares of `units` that differ by one at most; those of the first rank are never empty. */

@@ -61,6 +61,11 @@ int32_t model_backend_ranks(const struct model_options *options, uint64_t weight
     return 1;
 }
 
+int32_t model_backend_gpus(void)
+{
+    return backend_cuda_devices();
+}
+
 /* ---- what reading the weights takes --------------------------------------------------------- */
 
 /* Of the published model, by the sizes in its header: what every rank reads for a token, what is

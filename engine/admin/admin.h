@@ -38,6 +38,7 @@ struct admin_scope {
     const char *model;         /* the id the API shows */
     const char *isa;           /* model_isa_name() */
     const char *listening;     /* ADDR:PORT or unix:PATH */
+    const char *layout;        /* how GPUs are shared out; "": nobody was asked to */
 };
 
 /**

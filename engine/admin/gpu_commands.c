@@ -109,8 +109,11 @@ bool run_gpu(struct call *call)
         return true;
     }
     int64_t age_ms = clock_ms() - g.at_ms;
+    if (call->scope->layout[0] != '\0')
+        buf_printf(&call->text, "%s\n", call->scope->layout);
     say_worker(&call->text, &g, age_ms);
     buf_puts(&call->data, "{");
+    member(&call->data, "layout", call->scope->layout, ", ");
     member(&call->data, "driver", g.driver, ", ");
     member(&call->data, "peers", gauge_peers_text((enum gauge_peers)g.peers), ", ");
     member(&call->data, "note", g.note, "");

@@ -2,6 +2,7 @@
  * `engine serve`: opens everything in order, serves until SIGTERM or SIGINT, and closes in reverse
  * order.  Knows what belongs together, nothing of how it works.
  */
+#include "common/layout.h"
 #include "engine/admin/admin.h"
 #include "engine/api/api.h"
 #include "engine/api/listen.h"
@@ -29,9 +30,10 @@
 
 struct flags {
     const char *model, *listen, *keys, *admin, *metrics; /* borrow from argv */
-    const char *profile, *profiles, *prefixes, *prefixes_key, *audits, *worker, *weights;
+    const char *profile, *profiles, *prefixes, *prefixes_key, *audits, *worker, *weights, *gpus;
     int32_t threads, ranks, context, sessions, draft, keepalive_ms, receipts, front, worker_limit_s;
     int32_t state_mib, gpu, groups;
+    struct layout layout; /* of --gpus */
     enum isa isa;
     const char *names[HTTP_NAMES_MAX];
     int n_names;
@@ -42,6 +44,7 @@ struct box {
     struct engine *engine;                 /* owns; and through it the model */
     struct profile profile;                /* what the engine starts with */
     char prefixes[GROUPS_MAX][PATH_BYTES]; /* where each group's are kept */
+    char layout[2 * ERROR_TEXT_BYTES];     /* how GPUs are shared out, for people */
     struct tokenizer *tokenizer;           /* owns */
     struct keys *keys;                     /* owns */
     struct listener listener;              /* owns the path; the fd goes to `http` */
@@ -87,6 +90,7 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
         {"--weights", FLAG_TEXT, &out->weights, .required = false},
         {"--gpu", FLAG_NUMBER, &out->gpu, .max = RANKS_MAX - 1},
         {"--groups", FLAG_NUMBER, &out->groups, .max = GROUPS_MAX},
+        {"--gpus", FLAG_TEXT, &out->gpus, .required = false},
         {"--context", FLAG_NUMBER, &out->context, .max = POSITIONS_MAX},
         {"--sessions", FLAG_NUMBER, &out->sessions, .max = SESSIONS_MAX},
         {"--state-mib", FLAG_NUMBER, &out->state_mib, .max = STATE_MIB_MAX},
@@ -111,42 +115,104 @@ static enum status parse_flags(int argc, char **argv, struct flags *out, struct 
         return error_set(err, ERR_USAGE, "--prefixes and --prefixes-key go together");
     if (out->groups > 1 && (out->worker == NULL || out->ranks == 0))
         return error_set(err, ERR_USAGE, "--groups: each is a --worker of so many --ranks");
+    if (out->gpus != NULL && !layout_parse(out->gpus, &out->layout))
+        return error_set(err, ERR_USAGE,
+                         "--gpus: must be auto, or GROUPSxRANKS of %d GPUs at most, as 2x4",
+                         RANKS_MAX);
+    if (out->gpus != NULL && (out->groups != 0 || out->ranks != 0 || out->gpu != 0))
+        return error_set(err, ERR_USAGE, "--gpus says what --groups, --ranks and --gpu say");
     return OK;
 }
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-/* An engine for each group, and one of them all. */
+/* The engine of one group, and how many ranks and GPUs its model says there are. */
+static enum status open_group(struct box *box, const struct flags *flags,
+                              const struct model_options *options,
+                              struct engine_options *engine_options, struct engine **out,
+                              int32_t *ranks, int32_t *gpus, struct error *err)
+{
+    struct model *model;
+    char *path = box->prefixes[options->group];
+    if (flags->prefixes != NULL) { /* those of the first are where one alone has them */
+        int bytes = options->group == 0
+                        ? snprintf(path, PATH_BYTES, "%s", flags->prefixes)
+                        : snprintf(path, PATH_BYTES, "%s.%d", flags->prefixes, options->group);
+        if (bytes >= PATH_BYTES)
+            return error_set(err, ERR_USAGE, "--prefixes: the path is too long");
+        engine_options->prefix_path = path;
+    }
+    enum status status = model_open(flags->model, options, &model, err);
+    if (status != OK)
+        return status;
+    box->scope.isa = model_isa_name(model); /* a constant */
+    *ranks = model_ranks(model);
+    *gpus = model_gpus(model);
+    return engine_create(model, engine_options, out, err);
+}
+
+/* An engine for each group, and one of them all.
+ * @param layout  0 groups: as many as there are GPUs for, and those that can not be opened are told
+ *                and missed; what is meant is then what it has become */
 static enum status open_groups(struct box *box, const struct flags *flags,
                                struct model_options *options, struct engine_options *engine_options,
-                               struct error *err)
+                               struct layout *layout, struct error *err)
 {
     struct engine *groups[GROUPS_MAX];
-    int32_t n = 0, wanted = flags->groups > 1 ? flags->groups : 1;
+    int32_t n = 0, wanted = layout->groups > 0 ? layout->groups : GROUPS_MAX, gpus = 0;
     enum status status = OK;
+    options->ranks = layout->ranks;
     while (n < wanted && status == OK) {
-        struct model *model;
-        char *path = box->prefixes[n];
         options->group = n;
-        if (flags->prefixes != NULL) { /* those of the first are where one alone has them */
-            int bytes = n == 0 ? snprintf(path, PATH_BYTES, "%s", flags->prefixes)
-                               : snprintf(path, PATH_BYTES, "%s.%d", flags->prefixes, (int)n);
-            if (bytes >= PATH_BYTES)
-                status = error_set(err, ERR_USAGE, "--prefixes: the path is too long");
-            engine_options->prefix_path = path;
-        }
-        if (status == OK)
-            status = model_open(flags->model, options, &model, err);
-        if (status != OK)
-            break;
-        box->scope.isa = model_isa_name(model); /* a constant */
-        status = engine_create(model, engine_options, &groups[n], err);
+        status =
+            open_group(box, flags, options, engine_options, &groups[n], &layout->ranks, &gpus, err);
         n += status == OK;
+        if (layout->groups == 0 && status == OK) {
+            options->ranks = layout->ranks; /* of all groups */
+            options->apart = gpus > 0;
+            wanted = layout_groups(layout->ranks, gpus);
+        } else if (options->apart && status == OK && wanted * layout->ranks > gpus) {
+            status = error_set(err, ERR_CAPACITY, "%d GPUs are asked for, and %d are there",
+                               (int)(wanted * layout->ranks), (int)gpus);
+        }
+    }
+    if (layout->groups == 0 && n > 0 && status != OK) {
+        log_line(LOG_LEVEL_ERROR, "gpus", "group %d of %d serves not: %s", (int)n + 1, (int)wanted,
+                 err->text);
+        status = OK;
     }
     if (status == OK)
         box->engine = n > 1 ? engine_join(groups, n) : groups[0];
     for (int32_t i = 0; i < n && status != OK; i++)
         engine_destroy(groups[i]);
+    layout->groups = n;
+    return status;
+}
+
+/* The same by --gpus.  A box that does not serve helps nobody: where the layout that was set can
+ * not be had, the one that the GPUs have room for is, and says so. */
+static enum status open_layout(struct box *box, const struct flags *flags,
+                               struct model_options *options, struct engine_options *engine_options,
+                               struct error *err)
+{
+    struct layout layout = flags->layout;
+    char refused[ERROR_TEXT_BYTES + 64] = "";
+    options->apart = layout.ranks > 0;
+    enum status status = open_groups(box, flags, options, engine_options, &layout, err);
+    if (status != OK && flags->layout.groups > 0) {
+        snprintf(refused, sizeof refused, ", for %s can not be had: %s", flags->gpus, err->text);
+        log_line(LOG_LEVEL_ERROR, "gpus", "%s can not be had, so auto is: %s", flags->gpus,
+                 err->text);
+        layout = (struct layout){0, 0};
+        options->apart = false;
+        status = open_groups(box, flags, options, engine_options, &layout, err);
+    }
+    bool automatic = flags->layout.groups == 0 || refused[0] != '\0';
+    snprintf(box->layout, sizeof box->layout, "%d group%s of %d rank%s%s%s", (int)layout.groups,
+             layout.groups == 1 ? "" : "s", (int)layout.ranks, layout.ranks == 1 ? "" : "s",
+             automatic ? " (auto)" : " (set)", refused);
+    if (status == OK)
+        log_line(LOG_LEVEL_INFO, "gpus", "%s", box->layout);
     return status;
 }
 
@@ -182,7 +248,11 @@ static enum status open_engine(struct box *box, const struct flags *flags, struc
     enum status status = manifest_verify(flags->model, &manifest, err);
     if (status != OK)
         return status;
-    status = open_groups(box, flags, &options, &engine_options, err);
+    struct layout layout = {flags->groups > 1 ? flags->groups : 1, flags->ranks};
+    if (flags->gpus != NULL && flags->worker != NULL) /* on a box without GPUs it means nothing */
+        status = open_layout(box, flags, &options, &engine_options, err);
+    else
+        status = open_groups(box, flags, &options, &engine_options, &layout, err);
     box->saves = status == OK && flags->prefixes != NULL;
     sodium_memzero(&engine_options, sizeof engine_options);
     return status;
@@ -328,6 +398,7 @@ static enum status open_box(struct box *box, const struct flags *flags, struct e
     box->scope.recorder = box->recorder;
     box->scope.model = box->api.model;
     box->scope.listening = box->listener.text;
+    box->scope.layout = box->layout;
     return admin_start(flags->admin, &box->scope, &box->admin, err);
 }
 

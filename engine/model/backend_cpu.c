@@ -29,6 +29,8 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
         return error_set(err, ERR_USAGE, "--threads: 0 (all) to %d", CPU_THREADS_MAX);
     if (options->gpu != 0)
         return error_set(err, ERR_USAGE, "--gpu: this program computes on processors");
+    if (options->apart)
+        return error_set(err, ERR_USAGE, "GPUs are asked for, and processors are there");
     (void)rank;
     int threads = options->threads == 0 ? online_processors() : options->threads;
     int share = options->ranks > 1 ? threads / options->ranks : threads;
@@ -43,6 +45,11 @@ int32_t model_backend_ranks(const struct model_options *options, uint64_t weight
     (void)options;
     (void)weights;
     return 1; /* its threads share the work in another way */
+}
+
+int32_t model_backend_gpus(void)
+{
+    return 0;
 }
 
 /* There is nothing to watch, which is told once. */

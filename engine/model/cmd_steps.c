@@ -90,6 +90,8 @@ static enum status load(struct steps_run *run, const char *dir, const struct mod
     memcpy(run->link->config, config->name, strlen(config->name) + 1);
     memcpy(run->link->variant, variant, strlen(variant) + 1);
     run->link->packs = run->model->packs;
+    run->link->ranks = run->model->ranks;
+    run->link->gpus = model_backend_gpus();
     return OK;
 }
 
@@ -425,6 +427,7 @@ int cmd_steps(int argc, char **argv)
         {"--weights", FLAG_TEXT, &options.weights, .required = false},
         {"--gpu", FLAG_NUMBER, &options.gpu, .required = false},
         {"--group", FLAG_NUMBER, &options.group, .max = GROUPS_MAX - 1},
+        {"--apart", FLAG_SWITCH, &options.apart, .required = false},
         {"--step-ms", FLAG_NUMBER, &options.worker_step_ms, .required = false},
     };
     enum status status = flags_parse(argc, argv, flags, sizeof flags / sizeof *flags, &err);

@@ -30,6 +30,7 @@ struct model_options {
                    * its backend wants */
     int gpu;      /* of rank 0; the others have those behind it.  Only for who computes on GPUs */
     int group;    /* of several such models: its GPUs lie behind those of the groups before it */
+    bool apart;   /* every rank has a GPU of its own, or it is refused.  For a worker */
     /* "synth:SEED": weights are made of a seed (engine/model/made.h), and of the checkpoint only
      * config.json is read; NULL: they are those of the checkpoint. */
     const char *weights;
@@ -68,6 +69,9 @@ uint32_t model_life(const struct model *model);
 int model_starts_failed(const struct model *model);
 /** The worker's process, for who watches it; 0: there is none now. */
 int model_worker(const struct model *model);
+/** How many ranks compute it, and how many GPUs whoever does so sees; 0: they are processors. */
+int32_t model_ranks(const struct model *model);
+int32_t model_gpus(const struct model *model);
 /** What the worker tells of its GPUs.  @return false: there is no worker, or nothing was told */
 _Bool model_gauges(const struct model *model, struct gauges *out);
 /** How many pages timelines and prefixes hold.  @return false: none, or a worker keeps them */

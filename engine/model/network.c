@@ -144,6 +144,16 @@ int model_worker(const struct model *m)
     return m->remote == NULL ? 0 : remote_network_process(m->remote);
 }
 
+int32_t model_ranks(const struct model *m)
+{
+    return m->ranks;
+}
+
+int32_t model_gpus(const struct model *m)
+{
+    return m->remote == NULL ? model_backend_gpus() : remote_network_gpus(m->remote);
+}
+
 _Bool model_gauges(const struct model *m, struct gauges *out)
 {
     return m->remote != NULL && remote_network_gauges(m->remote, out);

@@ -211,6 +211,8 @@ enum status MUST_CHECK model_backend_open(const struct model_options *options, i
                                           struct error *err);
 /** How many ranks that backend wants for weights of so many bytes, where the options do not say. */
 int32_t model_backend_ranks(const struct model_options *options, uint64_t weights);
+/** How many GPUs that backend sees; 0: it computes on processors. */
+int32_t model_backend_gpus(void);
 /** Tells how the devices of that backend fare, from now on, in the memory that a worker shares with
  *  the engine; once in a process, which has a model open. */
 struct link_board;
@@ -251,6 +253,7 @@ void local_piece(const struct snapshots *p, const struct piece *piece);
 /** model_open with a worker. */
 enum status MUST_CHECK remote_network_open(const char *dir, const struct model_options *options,
                                            struct model *m, struct error *err);
+int32_t remote_network_gpus(const struct remote_network *network);
 int remote_network_process(const struct remote_network *n);
 bool remote_network_gauges(const struct remote_network *n, struct gauges *out);
 int remote_network_starts_failed(const struct remote_network *n);

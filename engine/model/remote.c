@@ -39,6 +39,7 @@ struct remote {
     const struct model_config *config;
     char variant[LINK_FIELD_BYTES];
     bool packs;
+    int32_t ranks, gpus;
     struct link_step step;
 };
 
@@ -48,7 +49,7 @@ static enum status spawn(struct remote *r, struct error *err)
 {
     char threads[16], ranks[16], gpu[16], group[16], step_ms[16];
     snprintf(threads, sizeof threads, "%d", r->options.threads);
-    const char *argv[20] = {r->program, "steps", "--model", r->dir};
+    const char *argv[22] = {r->program, "steps", "--model", r->dir};
     int n = 4;
     if (r->options.isa != ISA_AUTO) {
         argv[n++] = "--isa";
@@ -73,6 +74,8 @@ static enum status spawn(struct remote *r, struct error *err)
         argv[n++] = "--group";
         argv[n++] = group;
     }
+    if (r->options.apart)
+        argv[n++] = "--apart";
     snprintf(step_ms, sizeof step_ms, "%d", (int)r->options.worker_step_ms);
     if (r->options.worker_step_ms != 0) {
         argv[n++] = "--step-ms";
@@ -196,6 +199,8 @@ static enum status config_find(struct remote *r, struct error *err)
     words_copy(r->link->config, sizeof name, name);
     words_copy(r->link->variant, sizeof variant, variant);
     bool packs = *(const volatile uint32_t *)&r->link->packs != 0;
+    int32_t ranks = *(const volatile int32_t *)&r->link->ranks;
+    int32_t gpus = *(const volatile int32_t *)&r->link->gpus;
     for (size_t i = 0; i < MODEL_CONFIG_COUNT; i++) {
         if (strcmp(MODEL_CONFIGS[i].name, name) == 0)
             config = &MODEL_CONFIGS[i];
@@ -208,6 +213,8 @@ static enum status config_find(struct remote *r, struct error *err)
         return error_set(err, ERR_CHECK, "the worker has loaded another network than before");
     r->config = config;
     r->packs = packs;
+    r->ranks = ranks >= 1 && ranks <= RANKS_MAX ? ranks : 1;
+    r->gpus = gpus >= 0 ? gpus : 0;
     memcpy(r->variant, variant, sizeof variant);
     return OK;
 }
@@ -288,6 +295,16 @@ const char *remote_variant(const struct remote *r)
 bool remote_packs(const struct remote *r)
 {
     return r->packs;
+}
+
+int32_t remote_ranks(const struct remote *r)
+{
+    return r->ranks;
+}
+
+int32_t remote_gpus(const struct remote *r)
+{
+    return r->gpus;
 }
 
 int remote_process(const struct remote *r)

@@ -24,6 +24,9 @@ void remote_close(struct remote *remote);
 const struct model_config *remote_config(const struct remote *remote);
 const char *remote_variant(const struct remote *remote);
 bool remote_packs(const struct remote *remote);
+/** How many ranks compute it, as the worker says, and how many GPUs that sees: 0 are processors. */
+int32_t remote_ranks(const struct remote *remote);
+int32_t remote_gpus(const struct remote *remote);
 /** Its process; 0: it has none now. */
 int remote_process(const struct remote *remote);
 /** What it tells of its GPUs.  @return false: nothing yet, or it is gone; *out is as it was */

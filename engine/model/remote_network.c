@@ -392,6 +392,11 @@ static double remote_network_seconds(const struct model *m)
     return remote_seconds(m->remote->remote);
 }
 
+int32_t remote_network_gpus(const struct remote_network *n)
+{
+    return remote_gpus(n->remote);
+}
+
 int remote_network_process(const struct remote_network *n)
 {
     return remote_process(n->remote);
@@ -442,5 +447,6 @@ enum status remote_network_open(const char *dir, const struct model_options *opt
     m->config = remote_config(m->remote->remote);
     m->variant = remote_variant(m->remote->remote);
     m->packs = remote_packs(m->remote->remote);
+    m->ranks = remote_ranks(m->remote->remote);
     return OK;
 }

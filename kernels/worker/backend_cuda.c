@@ -31,6 +31,10 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
 {
     if (options->isa != ISA_AUTO || options->threads != 0)
         return error_set(err, ERR_USAGE, "--isa, --threads: the worker computes on a GPU");
+    int end = options->gpu + (options->group + 1) * options->ranks;
+    if (options->apart && end > backend_cuda_devices())
+        return error_set(err, ERR_CAPACITY, "GPUs %d to %d are asked for, and %d are there",
+                         end - options->ranks, end - 1, backend_cuda_devices());
     int device = device_of(rank, options->ranks, first_of(options));
     const char *reason;
     *out = backend_cuda_create(device, limits, &reason);
@@ -43,6 +47,11 @@ int32_t model_backend_ranks(const struct model_options *options, uint64_t weight
 {
     return slice_ranks(weights, backend_cuda_devices() - options->gpu,
                        backend_cuda_memory(options->gpu));
+}
+
+int32_t model_backend_gpus(void)
+{
+    return backend_cuda_devices();
 }
 
 /* ---- how they fare -------------------------------------------------------------------------- */

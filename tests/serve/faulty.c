@@ -10,7 +10,10 @@
  *   memory   at the start: the weights of rank 1 do not fit
  *   peers    at the start, while ranks get to know each other: the device of rank 1 fails
  *
- * Without the file it computes as any other.
+ *
+ * The file PROGRAM.gpus makes up GPUs: how many it says to see, how many ranks it takes where
+ * nobody says how many, and how many there are when ranks want one each: `8 2 8`.  Without the
+ * files it computes as any other.
  */
 #include "config/limits.h"
 #include "engine/base/clock.h"
@@ -27,7 +30,8 @@
 
 #define PLAN_BYTES 256
 
-static char plan_path[4096];
+static char plan_path[4096], gpus_path[4096];
+static int gpus, ranks_wanted = 1, gpus_there;
 
 /* One backend of each rank; what it does beside the CPU's. */
 static struct {
@@ -80,7 +84,10 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
                                const struct backend_limits *limits, struct backend **out,
                                struct error *err)
 {
-    (void)options;
+    int end = (options->group + 1) * options->ranks;
+    if (options->apart && end > gpus_there)
+        return error_set(err, ERR_CAPACITY, "GPUs %d to %d are asked for, and %d are there",
+                         end - options->ranks, end - 1, gpus_there);
     *out = backend_cpu_create(cpu_isa_best(), 1, limits);
     if (*out == NULL)
         return error_set(err, ERR_CAPACITY, "no memory for rank %d", (int)rank);
@@ -97,7 +104,12 @@ int32_t model_backend_ranks(const struct model_options *options, uint64_t weight
 {
     (void)options;
     (void)weights;
-    return 1;
+    return ranks_wanted;
+}
+
+int32_t model_backend_gpus(void)
+{
+    return gpus;
 }
 
 void model_backend_watch(const struct model_options *options, struct link_board *board)
@@ -110,6 +122,13 @@ int main(int argc, char **argv)
 {
     int n = snprintf(plan_path, sizeof plan_path, "%s.plan", argv[0]);
     ASSERT(n > 0 && (size_t)n < sizeof plan_path);
+    n = snprintf(gpus_path, sizeof gpus_path, "%s.gpus", argv[0]);
+    ASSERT(n > 0 && (size_t)n < sizeof gpus_path);
+    FILE *file = fopen(gpus_path, "r");
+    if (file != NULL) {
+        ASSERT(fscanf(file, "%d %d %d", &gpus, &ranks_wanted, &gpus_there) == 3);
+        fclose(file);
+    }
     if (argc < 2 || strcmp(argv[1], "steps") != 0) {
         fprintf(stderr, "faulty: started by an engine alone\n");
         return 2;

@@ -8,6 +8,7 @@ hung     a worker that is stopped is noticed by the watchdog, and by a proof tha
 faults   each way in which GPUs and ranks fail, planted in a worker: its reason is told, and it serves again
 groups   two engines, each with a worker and a profile of its own, under load at once: what each says alone
 load     a model that can not be loaded, and memory that is not there: clients are told, until it can
+layout   how GPUs, made up here, are shared out by themselves and as they are told; what does not fit is not, and it serves
 several  one engine with two groups: requests go to both, a conversation to who knows it; one of them is killed
 gauges   what the console says of GPUs under load is what nvidia-smi says (where there is one)
 size     kill -9 of a worker whose weights are made of a seed; on GPUs those of the published size (only when named)
@@ -501,7 +502,7 @@ def group_gauges(folder, model, worker):
     told = {}
     def fresh():  # of a second reading, which is one under load
         told.update(engine.admin("gpu")["data"])
-        return not GPUS or told["age_ms"] < 1000 and time.monotonic() > begin + 6
+        return not GPUS or told.get("age_ms", STUCK_S * 1000) < 1000 and time.monotonic() > begin + 6
     begin = time.monotonic()
     check("gauges: the worker tells", until(fresh))
     rows = smi(*columns) or []
@@ -521,9 +522,46 @@ def group_gauges(folder, model, worker):
     check("gauges: and it stops as ever", engine.stop())
 
 
+def group_layout(folder, model, _):
+    program = os.path.join(folder, "shared")
+    os.symlink(FAULTY, program)
+    asked, answers = {"messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "max_tokens": 4}, []
+    def serves(gpus, layout, workers, says, logged=""):
+        with open(program + ".gpus", "w") as file:
+            file.write(gpus)
+        engine = Engine(f"{folder}/layout-{gpus}-{layout}".replace(" ", "-"), model, "--worker", program, "--gpus", layout)
+        answers.append(said(engine.ask(asked))[:2])
+        told, log = engine.admin("gpu"), open(engine.log.name).read()
+        check(f"layout: {layout} where there are {gpus}: {says}",
+              len(engine.workers(workers)) == workers and told["data"]["layout"].startswith(says) and
+              told["text"].startswith(says) and says in log and logged in log and logged in told["text"] + log, (told, log))
+        check(f"layout: {layout} where there are {gpus}: it answers, and stops as ever",
+              answers[-1][0] == 200 and answers[-1] == answers[0] and engine.stop(), answers)
+    # Seen, ranks that the network needs, and those that are really there.
+    serves("4 2 4", "auto", 2, "2 groups of 2 ranks (auto)")
+    serves("8 4 8", "auto", 2, "2 groups of 4 ranks (auto)")
+    serves("7 2 7", "auto", 3, "3 groups of 2 ranks (auto)")
+    serves("1 1 1", "auto", 1, "1 group of 1 rank (auto)")
+    serves("0 1 0", "auto", 1, "1 group of 1 rank (auto)")
+    serves("4 2 4", "4x1", 4, "4 groups of 1 rank (set)")
+    serves("4 2 4", "1x4", 1, "1 group of 4 ranks (set)")
+    serves("4 2 4", "4x2", 2, "2 groups of 2 ranks (auto), for 4x2 can not be had", "8 GPUs are asked for, and 4 are there")
+    serves("2 1 2", "1x4", 2, "2 groups of 1 rank (auto), for 1x4 can not be had", "GPUs 0 to 3 are asked for, and 2 are there")
+    serves("4 2 2", "auto", 1, "1 group of 2 ranks (auto)", "group 2 of 2 serves not: the worker does not serve: ")
+    engine = Engine(folder + "/layout-none", model, "--worker", "none", "--gpus", "2x4")
+    check("layout: 2x4 without a worker: it answers", said(engine.ask(asked))[0] == 200 and
+          engine.admin("gpu")["text"].startswith("no worker"))
+    engine.process.kill()
+    for flags, says in ((("--gpus", "3x3"), "--gpus: must be auto, or GROUPSxRANKS"),
+                        (("--gpus", "1x2", "--ranks", "2"), "--gpus says what")):
+        run = subprocess.run([ENGINE, "serve", "--model", model, "--listen", "127.0.0.1:0", "--keys", folder + "/none",
+                              "--worker", program, *flags], capture_output=True, text=True, timeout=STUCK_S)
+        check(f"layout: {' '.join(flags)} is refused", run.returncode == 2 and says in run.stderr, run.stderr)
+
+
 GROUPS = {"chat": group_chat, "same": group_same, "killed": group_killed, "hung": group_hung, "faults": group_faults,
           "groups": group_groups, "load": group_load,
-          "several": group_several, "gauges": group_gauges, "size": group_size}
+          "layout": group_layout, "several": group_several, "gauges": group_gauges, "size": group_size}
 
 
 def main():

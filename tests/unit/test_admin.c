@@ -38,6 +38,7 @@ static char socket_path[64], keys_path[64];
 static struct admin_scope scope = {.model = "de\"mo",
                                    .isa = "avx2",
                                    .listening = "127.0.0.1:8080",
+                                   .layout = "1 group of 4 ranks (set)",
                                    .metrics = metrics_page,
                                    .metrics_user = &metrics_value};
 
@@ -175,6 +176,7 @@ static void test_gpu(void **state)
     answer = ask(LINE, strlen(LINE));
     assert_string_equal(
         text_of(answer),
+        "1 group of 4 ranks (set)\n"
         "driver 580.65.06; ranks copy: bytes pushed to another GPU's memory were lost\n"
         "GPU 0000:41:00.0  Made-up \"GPU\", group 2, rank 3\n"
         "  61 C, 312 of ? W, ? of ? MiB, busy ? %, ? of ? MHz (power limit, TOO HOT), ECC errors: "

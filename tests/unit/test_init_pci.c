@@ -56,6 +56,13 @@ static void a_gpu_is_told(void **state)
     made_text("0000:01:00.0", "vendor", "0x8086\n"); /* another's picture */
     made_text("0000:01:00.0", "class", "0x030000\n");
     made_text("module", "version", "580.65.06\n");
+    char reason[128];
+    assert_null(pci_layout_wrong(root, "auto", reason, sizeof reason));
+    assert_null(pci_layout_wrong(root, "2x1", reason, sizeof reason));
+    assert_null(pci_layout_wrong(root, "1x2", reason, sizeof reason));
+    assert_string_equal(pci_layout_wrong(root, "2x4", reason, sizeof reason),
+                        "gpus 2x4 takes 8 GPUs, and 2 are on the PCI bus (see: gpu); choose fewer, "
+                        "or auto");
     static const char LINE[] = "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.";
     assert_true(xid_take(&xids, LINE, strlen(LINE), 0));
     tell(&payload, &xids);

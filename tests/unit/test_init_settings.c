@@ -77,6 +77,10 @@ static void values_are_of_their_kind(void **state)
         {"metrics", "closed", true},
         {"metrics", "", false},
         {"metrics", "0.0.0.0:9464", false},
+        {"gpus", "auto", true},
+        {"gpus", "2x4", true},
+        {"gpus", "3x4", false},
+        {"gpus", "", false},
         {"nothing", "1", false},
         {"", "", false},
     };

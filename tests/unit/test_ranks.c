@@ -46,12 +46,16 @@ static void test_wanted(void **state)
     (void)state;
     const uint64_t giga = 1000000000, flash = 160 * giga, demo = giga / 40;
     assert_int_equal(slice_ranks(demo, 8, 96 * giga), 1);
-    assert_int_equal(slice_ranks(24 * giga, 8, 96 * giga), 1);
-    assert_int_equal(slice_ranks(24 * giga + 1, 8, 96 * giga), 8);
+    assert_int_equal(slice_ranks(72 * giga, 8, 96 * giga), 1);
+    assert_int_equal(slice_ranks(72 * giga + 1, 8, 96 * giga), 2);
+    assert_int_equal(slice_ranks(flash, 8, 141 * giga), 2);
+    assert_int_equal(slice_ranks(flash, 8, 96 * giga), 4);
+    assert_int_equal(slice_ranks(flash, 8, 32 * giga), 8);
+    /* Fewer GPUs than it takes: all that there are, in twos. */
     const int32_t wanted[] = {1, 1, 2, 2, 4, 4, 4, 4, 8, 8};
     for (int32_t gpus = 0; gpus < (int32_t)(sizeof wanted / sizeof *wanted); gpus++)
-        assert_int_equal(slice_ranks(flash, gpus, 141 * giga), wanted[gpus]);
-    assert_int_equal(slice_ranks(flash, 64, 141 * giga), RANKS_MAX);
+        assert_int_equal(slice_ranks(flash, gpus, 16 * giga), wanted[gpus]);
+    assert_int_equal(slice_ranks(flash, 64, giga), RANKS_MAX);
     assert_int_equal(slice_ranks(demo, 0, 0), 1);
 }
 
