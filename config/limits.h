@@ -31,9 +31,18 @@
 #define DSML_PARAMETERS_MAX 512
 
 /* ---- the network ----------------------------------------------------------------------------- */
-/* Tokens one forward step takes; longer prompts are cut into steps.  Bounds the scratch memory and
- * how long a cancel waits. */
-#define STEP_TOKENS_MAX 256
+/* Tokens of one sequence between which its rings are written and read again: their slots, so the
+ * state of every sequence, grow with it.  Every backend takes a step of so many. */
+#define SPAN_TOKENS_MAX 256
+/* The most tokens that any backend takes in one step (kernels/backend.h says what each does);
+ * longer prompts are cut.  Of a GPU: at 1024 an expert of flash gets 24 tokens, so that reading its
+ * weights is no longer what takes the time.  Bounds the scratch memory and how long a cancel waits.
+ */
+#define STEP_TOKENS_MAX 1024
+/* Rows of logits that one step gives, or the head computes at once: 132 MB of flash's. */
+#define LOGITS_ROWS_MAX 256
+/* Spans of a step: one for each sequence, and one more for each SPAN_TOKENS_MAX tokens. */
+#define STEP_SPANS_MAX (SPAN_TOKENS_MAX + STEP_TOKENS_MAX / SPAN_TOKENS_MAX)
 /* Rows of a step that a GPU records, to run it again without the host's launches: with more the
  * kernels take longer than those. */
 #define RECORDED_TOKENS_MAX 64
@@ -246,10 +255,10 @@
 #define TRIAL_S_MAX 86400
 /* What a proof says about one place: a sentence with two names and two numbers. */
 #define PROOF_WHY_BYTES 80
-/* The proof's own requests: a prompt longer than the largest step takes, and not a multiple of any;
+/* The proof's own requests: a prompt longer than a step of the CPU, and not a multiple of any;
  * answers long enough that guesses of every depth are right and wrong in them.  A box that can not
  * answer all of them in two minutes is too busy to prove anything with it. */
-#define PROOF_PROMPT_TOKENS (STEP_TOKENS_MAX + 9)
+#define PROOF_PROMPT_TOKENS (SPAN_TOKENS_MAX + 9)
 #define PROOF_ANSWER_TOKENS 24
 #define PROOF_SERVE_MS      120000
 /* Doubling the routed factor must double a contribution, whatever the roundings: applied never or
@@ -386,14 +395,14 @@
 #define LINK_PICKS (LINK_TIMELINES * PICKS_MAX)
 /* Rows of logits have room for this; flash has 129,280. */
 #define LINK_VOCAB_MAX 131072
-/* What a step can bring along: the streams of STEP_TOKENS_MAX rows of flash; a piece of it is
+/* What a step can bring along: the streams of SPAN_TOKENS_MAX rows of flash; a piece of it is
  * smaller (12 MB). */
-#define LINK_GIVEN_FLOATS (STEP_TOKENS_MAX * 4 * 4096)
+#define LINK_GIVEN_FLOATS (SPAN_TOKENS_MAX * 4 * 4096)
 /* The name of a field or of a configuration, with the NUL. */
 #define LINK_FIELD_BYTES 32
 /* The published checkpoint from a disk of 200 MB/s. */
 #define WORKER_LOAD_SECONDS 900
-/* A step of STEP_TOKENS_MAX takes a second on two slow cores; one that takes this long hangs. */
+/* A step of SPAN_TOKENS_MAX takes a second on two slow cores; one that takes this long hangs. */
 #define WORKER_STEP_SECONDS 120
 /* How soon a dead worker is noticed: a futex does not tell. */
 #define WORKER_LOOK_MS 20

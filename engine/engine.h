@@ -176,6 +176,8 @@ void engine_stats_get(struct engine *engine, struct engine_stats *out);
  *  @return false: there is none, or it has told nothing; *out is as it was */
 bool engine_gauges_get(struct engine *engine, struct gauges *out);
 const struct model_config *engine_model_config(const struct engine *engine);
+/** Tokens that its model takes in one step. */
+int32_t engine_step_tokens(const struct engine *engine);
 int32_t engine_context_max(const struct engine *engine);
 
 #endif

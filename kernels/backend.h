@@ -6,7 +6,7 @@
  * backend and are never dereferenced by the caller (pointer arithmetic on rows is allowed);
  * activations are float32 rows (hyper-connection weights and rotations float64), contiguous, in the
  * shape given beside each field.  Every backend implements every operation; the capabilities to ask
- * for are `packs` and `pages`.  A broken shape aborts.
+ * for are `packs`, `pages` and `step_tokens`.  A broken shape aborts.
  *
  * Numerics are values in the params, never a mode of the backend: `enum round` where a value is
  * stored, `precise` where it is summed: in double (or to that effect) instead of float32, and
@@ -460,6 +460,10 @@ struct backend_ops {
     /* Whether they may lie in pages (struct entry_pages), anywhere in memory that was reserved,
      * which `clear` takes by multiples of PAGE_ALIGN_BYTES. */
     _Bool pages;
+    /* Rows that one call of a dense operation takes, SPAN_TOKENS_MAX to STEP_TOKENS_MAX; stages
+     * with state take SPAN_TOKENS_MAX of a sequence.  It makes room for no more of limits.tokens.
+     */
+    int32_t step_tokens;
 };
 
 /* Every implementation starts with this member. */

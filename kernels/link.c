@@ -142,8 +142,8 @@ static const char *draft_wrong(const struct link_segment *g, int32_t room)
     int32_t behind = g->length - g->drafted;
     if (g->leg != LEG_DECODE)
         return "leg";
-    /* Streams of more positions than those of one step and the last one are not kept. */
-    if (behind > STEP_TOKENS_MAX + 1)
+    /* Streams of more positions than those of one span and the last one are not kept. */
+    if (behind > SPAN_TOKENS_MAX + 1)
         return "drafted";
     if (g->beyond == 0)
         return g->n > behind ? "n" : NULL;
@@ -199,15 +199,27 @@ static const char *segment_wrong(const struct link_step *step, const struct link
     return g->n != 0 ? "n" : NULL;
 }
 
+/* Rows that are given, and those of the draft block, are of one span. */
+static int32_t ids_most(const struct link_step *step, const struct link_limits *limits)
+{
+    return step->kind == LINK_STEP ? limits->step_tokens : SPAN_TOKENS_MAX;
+}
+
+/* Rows of logits that a segment asks for. */
+static int32_t rows_of(const struct link_segment *g)
+{
+    return (g->flags & LINK_WANT_ALL) != 0 ? g->n : (g->flags & LINK_WANT_LAST) != 0;
+}
+
 static const char *segments_wrong(const struct link_step *step, const struct link_limits *limits)
 {
     bool seen[LINK_TIMELINES] = {false};
-    int32_t about = ABOUT[step->kind], taken = 0;
+    int32_t about = ABOUT[step->kind], taken = 0, rows = 0;
     int32_t most = (about & ABOUT_MANY) != 0 ? LINK_TIMELINES : about & ABOUT_ONE;
     if (step->n_segments < (most > 0) || step->n_segments > most)
         return "n_segments";
     bool ids = (about & ABOUT_IDS) != 0;
-    if (step->n_ids < ids || step->n_ids > (ids ? STEP_TOKENS_MAX : 0))
+    if (step->n_ids < ids || step->n_ids > (ids ? ids_most(step, limits) : 0))
         return "n_ids";
     for (int32_t i = 0; i < step->n_segments; i++) {
         const struct link_segment *g = &step->segments[i];
@@ -218,6 +230,9 @@ static const char *segments_wrong(const struct link_step *step, const struct lin
             return "timeline";
         seen[g->timeline] = true;
         taken += g->n;
+        rows += rows_of(g);
+        if (rows > LOGITS_ROWS_MAX)
+            return "flags";
     }
     if (step->n_segments > 0 && taken != step->n_ids)
         return "n_ids";
@@ -240,7 +255,7 @@ static bool at_good(const struct link_step *step, const struct link_limits *limi
         return step->at >= 0 && step->at < end / RATIO_HCA;
     if (step->at < 1 || step->at > end || step->at % RATIO_HCA != 0)
         return false;
-    return load || g->length - step->at < STEP_TOKENS_MAX;
+    return load || g->length - step->at < SPAN_TOKENS_MAX;
 }
 
 static const char *pieces_wrong(const struct link_step *step, const struct link_limits *limits)

@@ -21,7 +21,7 @@
 
 #define LINK_FD      3          /* in the worker */
 #define LINK_MAGIC   0x6b6c3476 /* "v4lk" */
-#define LINK_VERSION 4          /* of everything below; another one is refused */
+#define LINK_VERSION 5          /* of everything below; another one is refused */
 
 /* What the engine can ask for.  State stays in the worker: timelines and pools of pieces of
  * prefixes (engine/model/snapshot.h) are numbers here, which the engine gives. */
@@ -153,7 +153,7 @@ struct link_answer {
     struct link_choice choices[LINK_PICKS];
     /* The rows that were wanted, one behind another, each of the configuration's vocabulary; the
      * rows of a layer; a piece; a struct witness_table. */
-    _Alignas(64) float numbers[STEP_TOKENS_MAX * LINK_VOCAB_MAX];
+    _Alignas(64) float numbers[LOGITS_ROWS_MAX * LINK_VOCAB_MAX];
 };
 
 struct link {
@@ -171,7 +171,7 @@ struct link {
     uint32_t packs;                 /* READY: 1: timelines lie in the forms of kernels/entry.h */
     int32_t ranks;                  /* READY: that compute it together */
     int32_t gpus;                   /* READY: that the worker sees; 0: processors compute */
-    uint32_t zero;                  /* answers hold doubles */
+    uint32_t step_tokens;           /* READY: of its backend (kernels/backend.h) */
     char reason[ERROR_TEXT_BYTES];  /* FAILED: one line */
     struct link_board board;        /* of its GPUs, from READY on */
     struct link_answer answers[LINK_STEPS];
@@ -191,6 +191,7 @@ struct link_limits {
     struct link_timeline timelines[LINK_TIMELINES];
     struct link_pool pools[LINK_POOLS];
     int32_t vocab, layers;
+    int32_t step_tokens; /* of its backend */
     bool drafts;
 };
 

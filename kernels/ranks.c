@@ -159,12 +159,11 @@ const struct ranks_plan *ranks_plan(const struct ranks *r)
 static size_t ranks_part_bytes(const struct ranks_plan *plan)
 {
     const struct backend_limits *l = &plan->limits;
-    const int64_t widths[] = {l->vocab, (int64_t)l->top * l->inner, l->cols, l->hidden,
-                              COMPRESSOR_COLS};
-    int64_t widest = 0;
+    const int64_t widths[] = {(int64_t)l->top * l->inner, l->cols, l->hidden, COMPRESSOR_COLS};
+    int64_t most = (int64_t)LOGITS_ROWS_MAX * l->vocab;
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
-        widest = widths[i] > widest ? widths[i] : widest;
-    return (size_t)l->tokens * (size_t)widest * sizeof(float);
+        most = l->tokens * widths[i] > most ? l->tokens * widths[i] : most;
+    return (size_t)most * sizeof(float);
 }
 
 static size_t ranks_inner_bytes(const struct ranks_plan *plan)
@@ -655,6 +654,7 @@ static bool all_open(struct ranks *r)
     on_all(r, meet_on, NULL);
     const struct backend_ops *first = r->list[0].backend->ops;
     r->ops.packs = first->packs;
+    r->ops.step_tokens = first->step_tokens;
     r->ops.load = first->load == NULL ? NULL : ranks_load;
     r->ops.replay = first->replay == NULL ? NULL : ranks_replay;
     r->ops.replay_end = ranks_replay_end;

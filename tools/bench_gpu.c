@@ -21,7 +21,7 @@
 #define WARM       3
 #define LAYERS     4 /* alternately ratio 4 and ratio 128, as the model has them */
 #define READ_BYTES ((size_t)4 << 30)
-#define WINDOW     (SLIDING_WINDOW + STEP_TOKENS_MAX) /* slots of the rings */
+#define WINDOW     (SLIDING_WINDOW + SPAN_TOKENS_MAX) /* slots of the rings */
 
 struct layer {
     struct tensor fn, base, scale, norm, q_norm, kv_norm, sink;
@@ -345,6 +345,12 @@ static void wo_a(struct bench *s, int32_t layer)
     s->b->ops->grouped(s->b, &p);
 }
 
+/* Tokens of the span from `at` on: stages with state take no more at once. */
+static int32_t span_of(const struct bench *s, int32_t at)
+{
+    return s->n - at < SPAN_TOKENS_MAX ? s->n - at : SPAN_TOKENS_MAX;
+}
+
 static void rows(struct bench *s, int32_t layer)
 {
     const struct layer *l = &s->layers[layer];
@@ -352,28 +358,39 @@ static void rows(struct bench *s, int32_t layer)
         s->q,        s->rope,         s->n,           s->c->num_attention_heads,
         place_of(s), ATTN_QNORM_FP32, ATTN_QUERY_BF16};
     s->b->ops->query(s->b, &query);
-    struct kv_store_params kv = {l->kv_norm, s->kv,        s->rope,   s->n,   s->at,    place_of(s),
-                                 ROUND_BF16, ROUND_FP8_64, l->window, WINDOW, ENTRY_F32};
-    s->b->ops->kv_store(s->b, &kv);
+    for (int32_t at = 0; at < s->n; at += SPAN_TOKENS_MAX) {
+        struct kv_store_params kv = {.weight = l->kv_norm,
+                                     .kv = s->kv + (int64_t)at * HEAD_DIM,
+                                     .rope = s->rope + (int64_t)at * ROPE_ROW,
+                                     .n = span_of(s, at),
+                                     .at = s->at + at,
+                                     .place = {KIND_CSA, 0},
+                                     .round = ROUND_BF16,
+                                     .round_nope = ROUND_FP8_64,
+                                     .ring = l->window,
+                                     .ring_slots = WINDOW,
+                                     .format = ENTRY_F32};
+        s->b->ops->kv_store(s->b, &kv);
+    }
     struct index_query_params index = {s->index_q,  s->rope,    s->n,         s->c->index_n_heads,
                                        place_of(s), ROUND_BF16, ROUND_FP4_32, true};
     if (layer % 2 == 0)
         s->b->ops->index_query(s->b, &index);
 }
 
-/* One compressor: stores the step's tokens and pools the blocks that they finish. */
-static void compressor(struct bench *s, int32_t layer, bool index)
+/* One compressor: stores a span's tokens and pools the blocks that they finish. */
+static void compressor(struct bench *s, int32_t layer, bool index, int32_t at)
 {
     const struct layer *l = &s->layers[layer];
     bool csa = layer % 2 == 0;
     int32_t dim = index ? INDEX_HEAD_DIM : HEAD_DIM, ratio = csa ? RATIO_CSA : RATIO_HCA;
-    int32_t width = (csa ? 2 : 1) * dim;
+    int32_t width = (csa ? 2 : 1) * dim, position = s->position + at;
     struct compressor_store_params store = {
         .ape = index ? l->index_ape : l->ape,
-        .kappa = s->compress[index ? 2 : 0],
-        .gamma = s->compress[index ? 3 : 1],
-        .n = s->n,
-        .at = s->at,
+        .kappa = s->compress[index ? 2 : 0] + (int64_t)at * width,
+        .gamma = s->compress[index ? 3 : 1] + (int64_t)at * width,
+        .n = span_of(s, at),
+        .at = s->at + at,
         .ratio = ratio,
         .width = width,
         .kappa_ring = index ? l->index_kappa : l->kappa,
@@ -389,8 +406,8 @@ static void compressor(struct bench *s, int32_t layer, bool index)
         .ratio = ratio,
         .width = width,
         .dim = dim,
-        .at = s->at,
-        .n = (s->position + s->n) / ratio - s->position / ratio,
+        .at = s->at + at,
+        .n = (position + store.n) / ratio - position / ratio,
         .rope = s->rope,
         .place = {KIND_CSA, 0},
         .index = index,
@@ -406,54 +423,61 @@ static void compressor(struct bench *s, int32_t layer, bool index)
 
 static void compressors(struct bench *s, int32_t layer)
 {
-    compressor(s, layer, false);
-    if (layer % 2 == 0)
-        compressor(s, layer, true);
+    for (int32_t at = 0; at < s->n; at += SPAN_TOKENS_MAX) {
+        compressor(s, layer, false, at);
+        if (layer % 2 == 0)
+            compressor(s, layer, true, at);
+    }
 }
 
 static void selection(struct bench *s, int32_t layer)
 {
-    struct index_select_params p = {
-        .q = s->index_q,
-        .weights = s->compress[4],
-        .keys = s->layers[layer].index_keys,
-        .n = s->n,
-        .at = s->at,
-        .reach = s->position + s->n,
-        .heads = s->c->index_n_heads,
-        .topk = s->c->index_topk,
-        .place = place_of(s),
-        .selected = s->selected,
-        .n_selected = s->n_selected,
-    };
-    s->b->ops->index_select(s->b, &p);
+    for (int32_t at = 0; at < s->n; at += SPAN_TOKENS_MAX) {
+        struct index_select_params p = {
+            .q = s->index_q + (int64_t)at * s->c->index_n_heads * INDEX_HEAD_DIM,
+            .weights = s->compress[4] + (int64_t)at * s->c->index_n_heads,
+            .keys = s->layers[layer].index_keys,
+            .n = span_of(s, at),
+            .at = s->at + at,
+            .reach = s->position + s->n,
+            .heads = s->c->index_n_heads,
+            .topk = s->c->index_topk,
+            .place = {KIND_CSA, 0},
+            .selected = s->selected + (int64_t)at * s->c->index_topk,
+            .n_selected = s->n_selected + at,
+        };
+        s->b->ops->index_select(s->b, &p);
+    }
 }
 
 static void attention(struct bench *s, int32_t layer)
 {
     const struct layer *l = &s->layers[layer];
+    const int64_t heads = (int64_t)s->c->num_attention_heads * HEAD_DIM;
     bool csa = layer % 2 == 0;
-    struct attention_params p = {
-        .sink = l->sink,
-        .q = s->q,
-        .ring = l->window,
-        .compressed = l->compressed,
-        .selected = csa ? s->selected : NULL,
-        .n_selected = csa ? s->n_selected : NULL,
-        .rope = s->rope,
-        .n = s->n,
-        .at = s->at,
-        .reach = s->position + s->n,
-        .heads = s->c->num_attention_heads,
-        .ring_slots = WINDOW,
-        .ratio = csa ? RATIO_CSA : RATIO_HCA,
-        .topk = s->c->index_topk,
-        .place = place_of(s),
-        .math = s->math,
-        .round = ROUND_BF16,
-        .out = s->out,
-    };
-    s->b->ops->attention(s->b, &p);
+    for (int32_t at = 0; at < s->n; at += SPAN_TOKENS_MAX) {
+        struct attention_params p = {
+            .sink = l->sink,
+            .q = s->q + at * heads,
+            .ring = l->window,
+            .compressed = l->compressed,
+            .selected = csa ? s->selected + (int64_t)at * s->c->index_topk : NULL,
+            .n_selected = csa ? s->n_selected + at : NULL,
+            .rope = s->rope + (int64_t)at * ROPE_ROW,
+            .n = span_of(s, at),
+            .at = s->at + at,
+            .reach = s->position + s->n,
+            .heads = s->c->num_attention_heads,
+            .ring_slots = WINDOW,
+            .ratio = csa ? RATIO_CSA : RATIO_HCA,
+            .topk = s->c->index_topk,
+            .place = {KIND_CSA, s->n <= 64 ? s->n : 0},
+            .math = s->math,
+            .round = ROUND_BF16,
+            .out = s->out + at * heads,
+        };
+        s->b->ops->attention(s->b, &p);
+    }
 }
 
 static void route(struct bench *s, int32_t layer)
@@ -629,9 +653,10 @@ static const struct row {
 } ROWS[] = {
 #define BATCHES(name, f, step)                                                                     \
     {name, f, step, 1, 8192, ATTN_FP32}, {name, f, step, 8, 8192, ATTN_FP32},                      \
-        {name, f, step, 64, 8192, ATTN_FP32},                                                      \
+        {name, f, step, 64, 8192, ATTN_FP32}, {name, f, step, 256, 8192, ATTN_FP32},               \
+        {name, f, step, 512, 8192, ATTN_FP32},                                                     \
     {                                                                                              \
-        name, f, step, 256, 8192, ATTN_FP32                                                        \
+        name, f, step, STEP_TOKENS_MAX, 8192, ATTN_FP32                                            \
     }
     BATCHES("experts", experts, 1),
     BATCHES("wq_a, wkv (double)", down, 1),
@@ -650,6 +675,7 @@ static const struct row {
     {"attention bf16", attention, 1, 1, 8192, ATTN_BF16},
     {"attention bf16", attention, 1, 64, 8192, ATTN_BF16},
     {"attention bf16", attention, 1, 256, 8192, ATTN_BF16},
+    {"attention bf16", attention, 1, STEP_TOKENS_MAX, 8192, ATTN_BF16},
     {"attention bf16-split-k", attention, 1, 1, 8192, ATTN_BF16_SPLIT_K},
     {"attention bf16-split-k", attention, 1, 64, 8192, ATTN_BF16_SPLIT_K},
     BATCHES("index selection 8k", selection, 2),
@@ -660,6 +686,8 @@ static const struct row {
     {"a layer, bf16 attention", whole, 1, 1, 8192, ATTN_BF16_SPLIT_K},
     {"a layer, bf16 attention", whole, 1, 64, 8192, ATTN_BF16_SPLIT_K},
     {"a layer, bf16 attention", whole, 1, 256, 8192, ATTN_BF16},
+    {"a layer, bf16 attention", whole, 1, 512, 8192, ATTN_BF16},
+    {"a layer, bf16 attention", whole, 1, STEP_TOKENS_MAX, 8192, ATTN_BF16},
 };
 
 int main(int argc, char **argv)
@@ -686,7 +714,7 @@ int main(int argc, char **argv)
         return 2;
     }
     struct cuda_timer *timer = cuda_timer_create(s.b);
-    bench_create(&s, 131072 + 2 * STEP_TOKENS_MAX);
+    bench_create(&s, 131072 + STEP_TOKENS_MAX);
     qsort(parts, n_parts, sizeof *parts, by_address);
     const struct synth_table made = {parts, n_parts};
     const char *wrong = s.b->ops->load(s.b, &(struct load_params){.made = &made});

@@ -169,10 +169,10 @@ static struct rates rates_measure(struct model *model, const struct profile *pro
     for (int round = 0; round < ROUNDS; round++) {
         sequence_reset(sequence);
         struct moment start = moment();
-        for (int at = 0; at < PROMPT_TOKENS; at += STEP_TOKENS_MAX) {
+        for (int at = 0; at < PROMPT_TOKENS; at += SPAN_TOKENS_MAX) {
             struct segment s = {.sequence = sequence,
                                 .ids = ids + at,
-                                .n = STEP_TOKENS_MAX,
+                                .n = SPAN_TOKENS_MAX,
                                 .logits_last = logits,
                                 .leg = LEG_PREFILL};
             model_step(model, profile, &s, 1);

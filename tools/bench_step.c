@@ -3,10 +3,10 @@
  *
  *   bench-step demo [DIR [quick]]      the embedded model (rootfs/models/demo), or another; quick:
  *                                      of one sequence alone, and no prompts
- *   bench-step flash LAYERS [RANKS [TOKENS]]
+ *   bench-step flash LAYERS [RANKS [TOKENS [STEP]]]
  *                                      the published model's shape, so many of its layers, its
  *                                      weights made of a seed, by ranks on a GPU each; of a prompt
- *                                      of so many tokens alone
+ *                                      of so many tokens alone, STEP of them a step
  *
  * A token is picked behind every row, by top-p.  Both ways start from the same random state; all
  * tokens are compared, and logits byte by byte: of the last sequence, whose text is that of the one
@@ -14,6 +14,7 @@
  * weights would take at best, and what picking takes by itself.
  */
 #include "config/limits.h"
+#include "engine/base/fnv.h"
 #include "engine/model/config.h"
 #include "engine/model/network.h"
 #include "engine/model/options.h"
@@ -28,7 +29,7 @@
 #include <time.h>
 
 #define CONTEXT 8192 /* tokens before the first step: all residues are 0 */
-#define ROOM    (2 * STEP_TOKENS_MAX)
+#define ROOM    (2 * SPAN_TOKENS_MAX)
 #define TOLD    16384 /* tokens of a prompt between two lines */
 #define STEPS   32    /* decode: each of the four places of a block is recorded after two of it */
 #define WARM    8
@@ -126,6 +127,7 @@ struct bench {
     int32_t ranks;
     bool quick;
     int32_t prompt;         /* 0: all of the bench; else this prompt alone */
+    int32_t step;           /* tokens of a prompt that a step takes */
     struct sequence filled; /* what every sequence begins with */
     struct sequence sequences[BATCH];
     int n_sequences;
@@ -154,7 +156,7 @@ static int compare_doubles(const void *a, const void *b)
 static void step_run(struct bench *s, struct sequence *sequences, int batch, int32_t n,
                      enum leg leg, float *logits, int32_t *picked, uint32_t *seed)
 {
-    int32_t ids[STEP_TOKENS_MAX];
+    int32_t ids[BATCH];
     struct segment segments[BATCH];
     struct pick picks[BATCH];
     uint32_t random = *seed;
@@ -237,24 +239,38 @@ static bool decode_compare(struct bench *s, int batch)
     return same;
 }
 
+/* The same tokens however they are cut: the sum of the last logits' bytes must be the same too. */
 static void prompt_run(struct bench *s, int32_t tokens)
 {
     struct sequence q;
-    uint32_t seed = 13;
     if (!sequences_open(&s->m, &q, 1, tokens))
         return;
     double from = now_ms();
-    for (int32_t at = 0; at < tokens; at += STEP_TOKENS_MAX) {
-        bool told = at + STEP_TOKENS_MAX == tokens || (at + STEP_TOKENS_MAX) % TOLD == 0;
-        step_run(s, &q, 1, STEP_TOKENS_MAX, LEG_PREFILL, told ? s->logits[0] : NULL, NULL, &seed);
+    for (int32_t at = 0; at < tokens; at += s->step) {
+        bool told = at + s->step == tokens || (at + s->step) % TOLD == 0;
+        int32_t ids[STEP_TOKENS_MAX];
+        for (int32_t i = 0; i < s->step; i++)
+            ids[i] = (int32_t)(sampler_uniform(13, (uint64_t)(at + i)) * s->m.config->vocab_size);
+        const struct segment segment = {.sequence = &q,
+                                        .ids = ids,
+                                        .n = s->step,
+                                        .logits_last = told ? s->logits[0] : NULL,
+                                        .leg = LEG_PREFILL};
+        local_step(&s->m, profile_builtin("official"), &segment, 1);
+        q.length += s->step;
         if (told && s->prompt > 0) /* the logits were waited for */
-            printf("    %d tokens after %.2f s\n", (int)(at + STEP_TOKENS_MAX),
-                   (now_ms() - from) / 1e3);
+            printf("    %d tokens after %.2f s\n", (int)(at + s->step), (now_ms() - from) / 1e3);
         fflush(stdout);
     }
     double ms = now_ms() - from;
-    printf("a prompt of %d tokens: %.2f s, %.0f tokens/s\n", (int)tokens, ms / 1e3,
-           1e3 * tokens / ms);
+    uint64_t sum = FNV_BASIS;
+    for (int32_t i = 0; i < s->m.config->vocab_size; i++) {
+        uint32_t bits;
+        memcpy(&bits, &s->logits[0][i], sizeof bits);
+        sum = fnv_add(sum, bits);
+    }
+    printf("a prompt of %d tokens, %d a step: %.2f s, %.0f tokens/s; its logits: %016llx\n",
+           (int)tokens, (int)s->step, ms / 1e3, 1e3 * tokens / ms, (unsigned long long)sum);
     fflush(stdout);
     local_release(&q);
 }
@@ -340,13 +356,14 @@ static enum status network_open(struct bench *s, int argc, char **argv, struct e
         s->quick = argc > 3 && strcmp(argv[3], "quick") == 0;
         return local_open(dir, &(struct model_options){0}, &s->m, err);
     }
-    if (argc < 3 || argc > 5 || strcmp(argv[1], "flash") != 0 ||
+    if (argc < 3 || argc > 6 || strcmp(argv[1], "flash") != 0 ||
         !number_parse(argv[2], 1, 43, &layers) ||
         (argc > 3 && !number_parse(argv[3], 1, RANKS_MAX, &s->ranks)) ||
-        (argc > 4 && !number_parse(argv[4], STEP_TOKENS_MAX, POSITIONS_MAX, &s->prompt)) ||
-        s->prompt % STEP_TOKENS_MAX != 0)
+        (argc > 4 && !number_parse(argv[4], SPAN_TOKENS_MAX, POSITIONS_MAX, &s->prompt)) ||
+        (argc > 5 && !number_parse(argv[5], 1, STEP_TOKENS_MAX, &s->step)))
         return error_set(err, ERR_USAGE,
-                         "usage: bench-step demo [DIR [quick]] | flash LAYERS [RANKS [TOKENS]]");
+                         "usage: bench-step demo [DIR [quick]] | "
+                         "flash LAYERS [RANKS [TOKENS [STEP]]]");
     ASSERT(strcmp(MODEL_CONFIGS[0].name, "flash") == 0);
     s->config = MODEL_CONFIGS[0];
     if (layers < s->config.num_hidden_layers)
@@ -367,6 +384,12 @@ int main(int argc, char **argv)
         return 2;
     }
     double open = now_ms() - begin;
+    if (s.step == 0 || s.step > s.m.step_tokens)
+        s.step = s.m.step_tokens;
+    if (s.prompt % s.step != 0) {
+        fprintf(stderr, "bench-step: %d tokens are no whole steps\n", (int)s.prompt);
+        return 2;
+    }
     size_t row = (size_t)s.m.config->vocab_size * sizeof(float);
     for (int i = 0; i < 3; i++) {
         s.logits[i] = malloc(STEPS * row);

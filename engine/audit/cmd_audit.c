@@ -85,8 +85,8 @@ static enum status options_read(int argc, char **argv, struct options *o, struct
     o->order.budget = audit_budget(o->budget);
     if (o->order.budget == NULL)
         return error_set(err, ERR_USAGE, "--budget: want quick, 1m, 5m, 30m or 3h");
-    if (o->context < 2 * STEP_TOKENS_MAX || o->context > POSITIONS_MAX)
-        return error_set(err, ERR_USAGE, "--context: %d to %d", 2 * STEP_TOKENS_MAX, POSITIONS_MAX);
+    if (o->context < 2 * SPAN_TOKENS_MAX || o->context > POSITIONS_MAX)
+        return error_set(err, ERR_USAGE, "--context: %d to %d", 2 * SPAN_TOKENS_MAX, POSITIONS_MAX);
     if (o->order.percent < AUDIT_PERCENT_MIN || o->order.percent > 100)
         return error_set(err, ERR_USAGE, "--percent: %d to 100", AUDIT_PERCENT_MIN);
     o->model.threads = o->threads;

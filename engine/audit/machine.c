@@ -17,7 +17,7 @@ struct audit_machine {
     int32_t context, vocab;
     struct sequence *main, *other; /* own */
     struct snapshots *snapshots;   /* owns; one prefix of up to `context` tokens */
-    float *a, *b;                  /* own; [STEP_TOKENS_MAX, vocab], [AUDIT_COMPARE_ROWS, vocab] */
+    float *a, *b;                  /* own; [SPAN_TOKENS_MAX, vocab], [AUDIT_COMPARE_ROWS, vocab] */
 };
 
 /* ---- work on the model ----------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ enum status machine_create(struct lab *lab, const struct audit_text *text, int32
     enum status status = lab_work(lab, create_piece, &piece)
                              ? piece.status
                              : error_set(err, ERR_IO, "the model is going away");
-    m->a = calloc((size_t)STEP_TOKENS_MAX * (size_t)m->vocab, sizeof *m->a);
+    m->a = calloc((size_t)SPAN_TOKENS_MAX * (size_t)m->vocab, sizeof *m->a);
     m->b = calloc((size_t)AUDIT_COMPARE_ROWS * (size_t)m->vocab, sizeof *m->b);
     if (status == OK && (m->a == NULL || m->b == NULL))
         status = error_set(err, ERR_CAPACITY, "out of memory");
@@ -201,6 +201,11 @@ void machine_destroy(struct audit_machine *m)
 const struct model_config *machine_config(const struct audit_machine *m)
 {
     return m->lab->config;
+}
+
+int32_t machine_step_tokens(const struct audit_machine *m)
+{
+    return m->lab->step_tokens;
 }
 
 int32_t machine_context(const struct audit_machine *m)
@@ -242,7 +247,7 @@ static struct profile reader(const struct profile *decode, const struct profile 
 static void prefill(struct audit_machine *m, struct sequence *sequence,
                     const struct profile *profile, const int32_t *ids, int32_t n, float *last)
 {
-    int32_t chunk = schedule_chunk(profile);
+    int32_t chunk = schedule_chunk(profile, m->lab->step_tokens);
     for (int32_t at = 0; at < n; at += chunk) {
         int32_t take = min(chunk, n - at);
         feed(m, sequence, profile, LEG_PREFILL, ids + at, take, at + take == n ? last : NULL);
@@ -607,7 +612,7 @@ static void feed_step(struct rows *r, int32_t at, int32_t n, const struct segmen
 static void feed_rows(struct rows *r, int32_t at, int32_t n, enum leg leg, int32_t company)
 {
     struct audit_machine *m = r->machine;
-    int32_t others[STEP_TOKENS_MAX];
+    int32_t others[SPAN_TOKENS_MAX];
     for (int32_t i = 0; i < company; i++)
         others[i] = r->ids[r->n - 1 - at - i];
     int ours = company > 0 ? at % 2 : 0;
@@ -677,7 +682,7 @@ static const int32_t PLANS[WAYS][5] = {
     [WAY_ODD] = {3, 5, 7, 11, 13},
     [WAY_EDGE] = {127, 129, 127, 129, 127},
     [WAY_STORED] = {SNAPSHOT_TOKENS + 3, SNAPSHOT_TOKENS + 1, 2, SNAPSHOT_TOKENS, 5},
-    [WAY_COMPANY] = {STEP_TOKENS_MAX / 2, 1, 2, STEP_TOKENS_MAX / 2, 3},
+    [WAY_COMPANY] = {SPAN_TOKENS_MAX / 2, 1, 2, SPAN_TOKENS_MAX / 2, 3},
     [WAY_REWOUND] = {1, 130, 64, 3, SNAPSHOT_TOKENS},
     [WAY_GUESSED] = {0, 0, 0, 0, 0},
 };
@@ -717,8 +722,10 @@ void machine_rows(struct audit_machine *m, const int32_t *ids, int32_t n, int32_
             take = feed_guesses(&r, at, i);
             continue;
         }
-        take = leg == LEG_DECODE ? 1
-                                 : min(size > 0 ? size : schedule_chunk(profile), decode_from - at);
+        take = 1;
+        if (leg == LEG_PREFILL) /* of every row something is kept: a span at most */
+            take =
+                min(size > 0 ? size : schedule_chunk(profile, SPAN_TOKENS_MAX), decode_from - at);
         if (way == WAY_REWOUND)
             feed_and_rewind(&r, at);
         feed_rows(&r, at, take, leg, way == WAY_COMPANY ? company_of(take) : 0);

@@ -46,6 +46,8 @@ enum status MUST_CHECK machine_create(struct lab *lab, const struct audit_text *
                                       struct error *err);
 void machine_destroy(struct audit_machine *machine);
 const struct model_config *machine_config(const struct audit_machine *machine);
+/** Tokens that its model takes in one step. */
+int32_t machine_step_tokens(const struct audit_machine *machine);
 int32_t machine_context(const struct audit_machine *machine);
 
 /** Answers an item greedily and grades it.  @shape the item and AUDIT_ANSWER_TOKENS fit the context

@@ -184,7 +184,8 @@ static bool make_needle(const struct audit_run *run, int32_t i, struct audit_ite
     int32_t choice = RATIO_CSA * machine_config(run->machine)->index_topk;
     int32_t n = LENGTHS[cell->line].tokens + (LENGTHS[cell->line].choice ? choice : 0) +
                 i * RESIDUE_STRIDE % LENGTHS[cell->line].residues;
-    int32_t at = needle_at((enum depth)cell->column, n, schedule_chunk(run->profile));
+    int32_t chunk = schedule_chunk(run->profile, machine_step_tokens(run->machine));
+    int32_t at = needle_at((enum depth)cell->column, n, chunk);
     struct needle_plan plan = {run->seed + (uint64_t)i, n, at, 3};
     struct error err;
     return conversation_needle(run->text, &plan, out, &err) == OK;
@@ -200,7 +201,8 @@ static int32_t edges_tokens(const struct audit_run *run)
 /* A text of so many tokens, with a fact on every edge of the profile's steps. */
 static int32_t make_edges(const struct audit_run *run, int32_t tokens, struct audit_item *out)
 {
-    struct edges_plan plan = {run->seed + EDGES_SEED, tokens, schedule_chunk(run->profile)};
+    int32_t chunk = schedule_chunk(run->profile, machine_step_tokens(run->machine));
+    struct edges_plan plan = {run->seed + EDGES_SEED, tokens, chunk};
     return conversation_edges(run->text, &plan, out);
 }
 

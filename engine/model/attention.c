@@ -178,15 +178,16 @@ static void compressor_pool(struct model *m, const struct span *span, const stru
         m->backend->ops->compressor_pool(m->backend, &pool);
 }
 
-static void compress(struct model *m, const struct step *step, int32_t block, bool index)
+static void compress(struct model *m, const struct span *spans, int32_t n, int32_t block,
+                     bool index)
 {
-    for (int32_t i = 0; i < step->n_spans; i++) {
-        struct compressor k = compressor_of(m, &step->spans[i], block, index);
-        compressor_keep(m, &step->spans[i], &k);
+    for (int32_t i = 0; i < n; i++) {
+        struct compressor k = compressor_of(m, &spans[i], block, index);
+        compressor_keep(m, &spans[i], &k);
     }
-    for (int32_t i = 0; i < step->n_spans; i++) {
-        struct compressor k = compressor_of(m, &step->spans[i], block, index);
-        compressor_pool(m, &step->spans[i], &k);
+    for (int32_t i = 0; i < n; i++) {
+        struct compressor k = compressor_of(m, &spans[i], block, index);
+        compressor_pool(m, &spans[i], &k);
     }
 }
 
@@ -279,21 +280,33 @@ static void attend(struct model *m, const struct span *span, int32_t block)
     m->backend->ops->attention(m->backend, &p);
 }
 
-/* Stages that read and write a sequence's state (7)-(10), (14)-(16): each for all spans before the
- * next one, so that a backend can run it for all of them at once. */
-static void stateful(struct model *m, const struct step *step, int32_t block)
+/* Stages that read and write a sequence's state (7)-(10), (14)-(16): each for all n spans, of which
+ * no two are of one sequence, before the next one, so that a backend can run it for all of them at
+ * once. */
+static void stateful(struct model *m, const struct span *spans, int32_t n, int32_t block)
 {
     int32_t ratio = m->config->compress_ratios[block];
-    for (int32_t i = 0; i < step->n_spans; i++)
-        store_entries(m, &step->spans[i], block);
+    for (int32_t i = 0; i < n; i++)
+        store_entries(m, &spans[i], block);
     if (ratio != 0)
-        compress(m, step, block, false);
+        compress(m, spans, n, block, false);
     if (ratio == RATIO_CSA)
-        compress(m, step, block, true);
-    for (int32_t i = 0; i < step->n_spans && ratio == RATIO_CSA; i++)
-        select_entries(m, &step->spans[i], block);
-    for (int32_t i = 0; i < step->n_spans; i++)
-        attend(m, &step->spans[i], block);
+        compress(m, spans, n, block, true);
+    for (int32_t i = 0; i < n && ratio == RATIO_CSA; i++)
+        select_entries(m, &spans[i], block);
+    for (int32_t i = 0; i < n; i++)
+        attend(m, &spans[i], block);
+}
+
+/* All spans.  Those of one sequence follow each other, and the rings hold what one of them reads:
+ * the next one begins when it is done. */
+static void stateful_all(struct model *m, const struct step *step, int32_t block)
+{
+    for (int32_t from = 0, to = 1; from < step->n_spans; from = to++) {
+        while (to < step->n_spans && step->spans[to].sequence != step->spans[to - 1].sequence)
+            to++;
+        stateful(m, step->spans + from, to - from, block);
+    }
 }
 
 void attention_run(struct model *m, const struct step *step, int32_t block)
@@ -304,7 +317,7 @@ void attention_run(struct model *m, const struct step *step, int32_t block)
     int32_t ratio = c->compress_ratios[block];
     struct place place = step_place(step, attention_kind(m, block));
     project(m, step, w, ratio, place);
-    stateful(m, step, block);
+    stateful_all(m, step, block);
     struct grouped_params grouped = {
         /* (11), bf16 activations as in the published code */
         .w = w->wo_a,

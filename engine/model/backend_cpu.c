@@ -34,7 +34,9 @@ enum status model_backend_open(const struct model_options *options, int32_t rank
     (void)rank;
     int threads = options->threads == 0 ? online_processors() : options->threads;
     int share = options->ranks > 1 ? threads / options->ranks : threads;
-    *out = backend_cpu_create(isa, share > 1 ? share : 1, limits);
+    struct backend_limits room = *limits; /* for as many tokens as it says it takes */
+    room.tokens = room.tokens < SPAN_TOKENS_MAX ? room.tokens : SPAN_TOKENS_MAX;
+    *out = backend_cpu_create(isa, share > 1 ? share : 1, &room);
     if (*out == NULL)
         return error_set(err, ERR_CAPACITY, "no memory or threads for the CPU backend");
     return OK;

@@ -88,8 +88,8 @@ static void layer_run(struct model *model, struct sequence *sequence, const stru
                       const struct ids *ids, float *streams)
 {
     size_t width = (size_t)HC_MULT * (size_t)model_config(model)->hidden_size;
-    for (size_t at = 0; at < ids->len; at += STEP_TOKENS_MAX) {
-        size_t n = ids->len - at < STEP_TOKENS_MAX ? ids->len - at : STEP_TOKENS_MAX;
+    for (size_t at = 0; at < ids->len; at += SPAN_TOKENS_MAX) {
+        size_t n = ids->len - at < SPAN_TOKENS_MAX ? ids->len - at : SPAN_TOKENS_MAX;
         float *rows = streams + at * width;
         model_layer(model, &o->profile, sequence, o->layer, LEG_PREFILL, ids->data + at, (int32_t)n,
                     rows, rows);

@@ -34,7 +34,7 @@ struct logits_run {
     struct ids ids; /* owns */
     int32_t vocab, layers;
     int32_t taken, drafted; /* ids that the layers, the draft block have */
-    float *rows;            /* owns; [STEP_TOKENS_MAX, vocab] */
+    float *rows;            /* owns; [LOGITS_ROWS_MAX, vocab] */
 
     int32_t probes[PROBES_MAX], n_probes; /* positions, as asked for */
     struct probe_trace *traces;           /* owns; [layers, n_probes] */
@@ -65,7 +65,7 @@ static enum status options_parse(int argc, char **argv, struct logits_options *o
         {"--gpu", FLAG_NUMBER, &o->model.gpu, .required = false},
     };
     *o = (struct logits_options){
-        .positions = "-1", .chunk = STEP_TOKENS_MAX, .decode_from = INT32_MAX};
+        .positions = "-1", .chunk = LOGITS_ROWS_MAX, .decode_from = INT32_MAX};
     enum status status = flags_parse(argc, argv, flags, sizeof flags / sizeof *flags, err);
     if (status != OK)
         return status;
@@ -77,8 +77,8 @@ static enum status options_parse(int argc, char **argv, struct logits_options *o
         return error_set(err, ERR_USAGE, "--trace: not with --worker");
     if (o->chunk < 1)
         return error_set(err, ERR_USAGE, "--chunk: must be at least 1");
-    if (o->chunk > STEP_TOKENS_MAX)
-        o->chunk = STEP_TOKENS_MAX; /* what serving would do with a longer prompt */
+    if (o->chunk > LOGITS_ROWS_MAX)
+        o->chunk = LOGITS_ROWS_MAX; /* each token's row is looked at */
     o->model.threads = o->threads;
     o->model.ranks = o->ranks;
     return OK;
@@ -231,7 +231,7 @@ static enum status draft_run(struct logits_run *run, struct error *err)
     int32_t total = (int32_t)run->ids.len, at = run->drafted;
     int32_t end = run->taken < total ? run->taken : total - 1;
     while (at < end) {
-        int32_t n = end - at < STEP_TOKENS_MAX ? end - at : STEP_TOKENS_MAX;
+        int32_t n = end - at < LOGITS_ROWS_MAX ? end - at : LOGITS_ROWS_MAX;
         enum status status = draft_rows(run, at, n, err);
         for (int32_t i = 0; i < n && status == OK; i++)
             status = row_collect(run, run->rows + (int64_t)i * run->vocab, at + i, &run->draft_top1,
@@ -316,7 +316,7 @@ static enum status run_prepare(struct logits_run *run, struct error *err)
             run->model, (int32_t)run->ids.len, &run->sequence, err);
     if (status != OK)
         return status;
-    run->rows = calloc((size_t)STEP_TOKENS_MAX * (size_t)run->vocab, sizeof *run->rows);
+    run->rows = calloc((size_t)LOGITS_ROWS_MAX * (size_t)run->vocab, sizeof *run->rows);
     run->traces = calloc((size_t)run->layers * (size_t)run->n_probes, sizeof *run->traces);
     if (run->rows == NULL || run->traces == NULL)
         return error_set(err, ERR_CAPACITY, "out of memory");

@@ -86,12 +86,14 @@ static enum status load(struct steps_run *run, const char *dir, const struct mod
            strlen(variant) < LINK_FIELD_BYTES);
     run->limits.vocab = config->vocab_size;
     run->limits.layers = config->num_hidden_layers;
+    run->limits.step_tokens = run->model->step_tokens;
     run->limits.drafts = config->num_nextn_predict_layers > 0;
     memcpy(run->link->config, config->name, strlen(config->name) + 1);
     memcpy(run->link->variant, variant, strlen(variant) + 1);
     run->link->packs = run->model->packs;
     run->link->ranks = run->model->ranks;
     run->link->gpus = model_backend_gpus();
+    run->link->step_tokens = (uint32_t)run->model->step_tokens;
     return OK;
 }
 

@@ -3,8 +3,9 @@
  * numbers in brackets are its).  Reads top down: a step, a block, its two sub-layers.
  *
  * A step takes rows of several sequences under one profile.  Dense stages run over all rows; stages
- * with state run for each sequence's span of rows.  There is no decode path: a span of the decode
- * leg differs in the arithmetic that the profile chooses for its attention, and in nothing else.
+ * with state run for each span of a sequence's rows, in order.  There is no decode path: a span of
+ * the decode leg differs in the arithmetic that the profile chooses for its attention, and in
+ * nothing else.
  */
 #include "engine/model/step.h"
 
@@ -14,18 +15,32 @@
 
 /* ---- rows and positions --------------------------------------------------------------------- */
 
-static void span_add(struct step *step, struct sequence *sequence, int32_t position, int32_t n,
-                     enum leg leg)
+static int32_t min(int32_t a, int32_t b)
 {
+    return a < b ? a : b;
+}
+
+/* Adds n rows of a sequence.  @return the first of them in the step */
+static int32_t rows_add(const struct model *m, struct step *step, struct sequence *sequence,
+                        int32_t position, int32_t n, enum leg leg)
+{
+    int32_t row = step->n;
     ASSERT(leg == LEG_PREFILL || leg == LEG_DECODE);
-    ASSERT(n >= 1 && n <= STEP_TOKENS_MAX - step->n);
+    ASSERT(n >= 1 && n <= m->step_tokens - step->n);
     ASSERT(position <= sequence->tokens_max - n);
     for (int32_t i = 0; i < step->n_spans; i++)
         ASSERT(step->spans[i].sequence != sequence);
-    step->spans[step->n_spans++] = (struct span){
-        .sequence = sequence, .row = step->n, .n = n, .position = position, .leg = leg};
+    for (int32_t done = 0; done < n; done += SPAN_TOKENS_MAX) {
+        ASSERT(step->n_spans < STEP_SPANS_MAX);
+        step->spans[step->n_spans++] = (struct span){.sequence = sequence,
+                                                     .row = row + done,
+                                                     .n = min(n - done, SPAN_TOKENS_MAX),
+                                                     .position = position + done,
+                                                     .leg = leg};
+    }
     step->n += n;
     step->n_decode += leg == LEG_DECODE ? n : 0;
+    return row;
 }
 
 struct place step_place(const struct step *step, enum layer_kind kind)
@@ -304,6 +319,9 @@ struct output {
     const struct tensor *fn, *base, *scale, *norm;
 };
 
+/* Rows of logits that a step may be asked for: all of LOGITS_ROWS_MAX, and each last one again. */
+#define WANTED_MAX (2 * LOGITS_ROWS_MAX)
+
 /* One row of logits that somebody wants. */
 struct wanted {
     int32_t row;
@@ -353,7 +371,7 @@ static void logits_take(struct model *m, const struct wanted *wanted, int32_t n)
 {
     const struct backend_ops *ops = m->backend->ops;
     size_t vocab = (size_t)m->config->vocab_size;
-    struct pick_row rows[STEP_TOKENS_MAX];
+    struct pick_row rows[LOGITS_ROWS_MAX];
     struct pick_params pick = {m->step.logits, rows, 0, m->config->vocab_size};
     for (int32_t i = 0; i < n; i++) {
         if (wanted[i].to != NULL)
@@ -366,28 +384,30 @@ static void logits_take(struct model *m, const struct wanted *wanted, int32_t n)
         ops->pick(m->backend, &pick);
 }
 
-/* Adds what a span wants: all of its rows, those behind which a token is picked, or the last, or
- * several of these (the last is then computed twice). */
-static int32_t wanted_add(struct wanted *wanted, int32_t n, const struct span *span,
-                          const struct segment *g, int32_t vocab)
+/* Adds what is wanted of g->n rows from `row` on: all of them, those behind which a token is
+ * picked, or the last, or several of these (the last is then computed twice). */
+static int32_t wanted_add(struct wanted *wanted, int32_t n, int32_t row, const struct segment *g,
+                          int32_t vocab)
 {
-    for (int32_t i = 0; i < span->n; i++) {
-        int32_t at = i - (span->n - g->n_picks);
+    for (int32_t i = g->logits_all != NULL ? 0 : g->n - g->n_picks; i < g->n; i++) {
+        int32_t at = i - (g->n - g->n_picks);
         struct pick *pick = at >= 0 ? &g->picks[at] : NULL;
         float *to = g->logits_all != NULL ? g->logits_all + (int64_t)i * vocab : NULL;
-        if (to != NULL || pick != NULL)
-            wanted[n++] = (struct wanted){span->row + i, to, pick, span->leg};
+        ASSERT(n < WANTED_MAX);
+        wanted[n++] = (struct wanted){row + i, to, pick, g->leg};
     }
-    if (g->logits_last != NULL)
-        wanted[n++] = (struct wanted){span->row + span->n - 1, g->logits_last, NULL, span->leg};
+    if (g->logits_last != NULL) {
+        ASSERT(n < WANTED_MAX);
+        wanted[n++] = (struct wanted){row + g->n - 1, g->logits_last, NULL, g->leg};
+    }
     return n;
 }
 
 static void wanted_run(struct model *m, const struct output *out, const struct wanted *wanted,
                        int32_t n)
 {
-    for (int32_t at = 0; at < n; at += STEP_TOKENS_MAX) {
-        int32_t some = n - at < STEP_TOKENS_MAX ? n - at : STEP_TOKENS_MAX;
+    for (int32_t at = 0; at < n; at += LOGITS_ROWS_MAX) {
+        int32_t some = min(n - at, LOGITS_ROWS_MAX);
         logits_of(m, out, wanted + at, some);
         logits_take(m, wanted + at, some);
     }
@@ -439,17 +459,20 @@ static size_t step_key_fill(const struct model *m, const struct profile *profile
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/* Keeps the streams of the step's rows for the draft block. */
+/* Keeps the streams of the step's rows for the draft block: of the last span at least, which is all
+ * that the slots hold.  Rows up to the last slot are one copy. */
 static void streams_keep(struct model *m, const struct step *step)
 {
     size_t width = (size_t)HC_MULT * (size_t)m->config->hidden_size;
     for (int32_t i = 0; i < step->n_spans; i++) {
         const struct span *span = &step->spans[i];
-        for (int32_t j = 0; j < span->n && span->sequence->streams != NULL; j++) {
-            size_t slot = (size_t)(span->position + j) % STREAM_SLOTS;
-            m->backend->ops->copy(m->backend, span->sequence->streams + slot * width,
+        bool all = span->sequence->streams != NULL;
+        for (int32_t j = 0, n; j < span->n && all; j += n) {
+            int32_t slot = (span->position + j) % STREAM_SLOTS;
+            n = min(span->n - j, STREAM_SLOTS - slot);
+            m->backend->ops->copy(m->backend, span->sequence->streams + (size_t)slot * width,
                                   m->step.streams + (size_t)(span->row + j) * width,
-                                  width * sizeof(float));
+                                  (size_t)n * width * sizeof(float));
         }
     }
 }
@@ -472,7 +495,7 @@ struct run {
     /* copies that no recording has, as their places change */
     void (*keep)(struct model *m, const struct step *step);
     struct output out;
-    struct wanted wanted[2 * STEP_TOKENS_MAX];
+    struct wanted wanted[WANTED_MAX];
     int32_t n; /* wanted */
 };
 
@@ -509,14 +532,12 @@ void local_step(struct model *m, const struct profile *profile, const struct seg
     int32_t ids[STEP_TOKENS_MAX] = {0};
     for (int i = 0; i < n_segments; i++) {
         const struct segment *g = &segments[i];
-        span_add(&step, g->sequence, g->sequence->length, g->n, g->leg);
+        int32_t row = rows_add(m, &step, g->sequence, g->sequence->length, g->n, g->leg);
         sequence_pages_own(g->sequence, g->n);
-        for (int32_t j = 0; j < g->n; j++)
-            ids[step.spans[i].row + j] = g->ids[j];
+        memcpy(ids + row, g->ids, (size_t)g->n * sizeof *ids);
+        run.n = wanted_add(run.wanted, run.n, row, g, c->vocab_size);
     }
     step_begin(m, profile, &step, ids);
-    for (int i = 0; i < n_segments; i++)
-        run.n = wanted_add(run.wanted, run.n, &step.spans[i], &segments[i], c->vocab_size);
     struct step_key key;
     size_t bytes = step_key_fill(m, profile, &step, segments, false, &key);
     step_run(m, &step, &run, &key, bytes);
@@ -529,7 +550,7 @@ void local_rows(struct model *m, const struct profile *profile, const struct lay
     size_t bytes = (size_t)rows->n * rows->width * sizeof(float);
     if (rows->sequence != NULL) {
         step = (struct step){0};
-        span_add(&step, rows->sequence, rows->sequence->length, rows->n, rows->leg);
+        rows_add(m, &step, rows->sequence, rows->sequence->length, rows->n, rows->leg);
         sequence_pages_own(rows->sequence, rows->n);
     }
     step_begin(m, profile, &step, rows->ids);
@@ -620,19 +641,22 @@ void local_draft(struct model *m, const struct profile *profile,
     struct run run = {.rows = draft_run,
                       .keep = draft_streams_keep,
                       .out = {&w->hc_head_fn, &w->hc_head_base, &w->hc_head_scale, &w->norm}};
-    struct segment wants[STEP_TOKENS_MAX];
-    int32_t ids[STEP_TOKENS_MAX];
+    struct segment wants[SPAN_TOKENS_MAX];
+    int32_t ids[SPAN_TOKENS_MAX];
     for (int i = 0; i < n_segments; i++) {
         const struct draft_segment *g = &segments[i];
         struct sequence *q = g->sequence;
-        span_add(&step, q, q->draft_length + (g->beyond > 0 ? g->beyond - 1 : 0), g->n, LEG_DECODE);
-        for (int32_t j = 0; j < g->n; j++)
-            ids[step.spans[i].row + j] = g->next_ids[j];
-        wants[i] = (struct segment){.logits_last = g->logits_last,
+        int32_t position = q->draft_length + (g->beyond > 0 ? g->beyond - 1 : 0);
+        ASSERT(g->n <= SPAN_TOKENS_MAX - step.n); /* as many as there are streams of */
+        int32_t row = rows_add(m, &step, q, position, g->n, LEG_DECODE);
+        memcpy(ids + row, g->next_ids, (size_t)g->n * sizeof *ids);
+        wants[i] = (struct segment){.n = g->n,
+                                    .leg = LEG_DECODE,
+                                    .logits_last = g->logits_last,
                                     .logits_all = g->logits_all,
                                     .picks = g->pick,
                                     .n_picks = g->pick != NULL};
-        run.n = wanted_add(run.wanted, run.n, &step.spans[i], &wants[i], c->vocab_size);
+        run.n = wanted_add(run.wanted, run.n, row, &wants[i], c->vocab_size);
     }
     step_begin(m, profile, &step, ids);
     draft_streams_take(m, &step);

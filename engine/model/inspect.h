@@ -13,7 +13,7 @@
 /**
  * Runs one main layer over given streams, appending n tokens to the sequence.  Such a sequence
  * serves this one layer until it is reset.
- * @shape in, out [n, HC_MULT, hidden]; n at most STEP_TOKENS_MAX
+ * @shape in, out [n, HC_MULT, hidden]; n at most SPAN_TOKENS_MAX
  */
 void model_layer(struct model *model, const struct profile *profile, struct sequence *sequence,
                  int32_t layer, enum leg leg, const int32_t *ids, int32_t n, const float *in,
@@ -22,7 +22,7 @@ void model_layer(struct model *model, const struct profile *profile, struct sequ
 /**
  * Runs the experts of one block (a main layer, or num_hidden_layers: the draft block) over given
  * inputs, without any state: what they add to the streams, shared expert included.
- * @shape in, out [n, hidden]; n at most STEP_TOKENS_MAX; ids [n] choose in hash layers
+ * @shape in, out [n, hidden]; n at most SPAN_TOKENS_MAX; ids [n] choose in hash layers
  */
 void model_moe(struct model *model, const struct profile *profile, int32_t block, enum leg leg,
                const int32_t *ids, int32_t n, const float *in, float *out);

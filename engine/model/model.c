@@ -83,9 +83,11 @@ static struct backend_limits limits_of(const struct model_config *c)
     };
 }
 
-static void step_carve(const struct model_config *c, struct step_memory *s, struct carve *carve)
+static void step_carve(struct model *m, struct carve *carve)
 {
-    const int64_t n = STEP_TOKENS_MAX, heads = (int64_t)c->num_attention_heads * HEAD_DIM;
+    const struct model_config *c = m->config;
+    struct step_memory *s = &m->step;
+    const int64_t tokens = m->step_tokens, heads = (int64_t)c->num_attention_heads * HEAD_DIM;
     const struct {
         void *member;
         int64_t width;
@@ -119,13 +121,13 @@ static void step_carve(const struct model_config *c, struct step_memory *s, stru
         {&s->n_selected, 1},
         {&s->experts, c->num_experts_per_tok},
         {&s->expert_weights, c->num_experts_per_tok},
-        {&s->logits, c->vocab_size},
     };
     static_assert(sizeof(float) == sizeof(int32_t), "one element size for all pieces");
     for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++) {
-        void *at = carve_take(carve, n * PIECES[i].width, sizeof(float));
+        void *at = carve_take(carve, tokens * PIECES[i].width, sizeof(float));
         memcpy(PIECES[i].member, &at, sizeof at);
     }
+    s->logits = carve_take(carve, (int64_t)LOGITS_ROWS_MAX * c->vocab_size, sizeof *s->logits);
 }
 
 enum status local_open(const char *dir, const struct model_options *options, struct model *m,
@@ -220,8 +222,10 @@ enum status local_bind(const struct model_options *options, struct model *m, str
         return status;
     m->variant = m->backend->ops->variant(m->backend);
     m->packs = m->backend->ops->packs;
+    m->step_tokens = m->backend->ops->step_tokens;
+    ASSERT(m->step_tokens >= SPAN_TOKENS_MAX && m->step_tokens <= STEP_TOKENS_MAX);
     struct carve carve = {NULL, 0};
-    step_carve(m->config, &m->step, &carve);
+    step_carve(m, &carve);
     m->bytes = carve.used;
     m->memory = m->backend->ops->reserve(m->backend, m->bytes);
     const struct state_format widest = {ENTRY_F32, ENTRY_F32};
@@ -230,7 +234,7 @@ enum status local_bind(const struct model_options *options, struct model *m, str
     if (m->memory == NULL || !experts_bind(m) || (m->backend->ops->pages && m->pages == NULL))
         return error_set(err, ERR_CAPACITY, "model: no memory for a step (%zu bytes)", m->bytes);
     carve = (struct carve){m->memory, 0};
-    step_carve(m->config, &m->step, &carve);
+    step_carve(m, &carve);
     return weights_load(m, err);
 }
 

@@ -51,6 +51,8 @@ enum status MUST_CHECK model_open(const char *dir, const struct model_options *o
 void model_close(struct model *model);
 
 const struct model_config *model_config(const struct model *model);
+/** Tokens that it takes in one step: SPAN_TOKENS_MAX to STEP_TOKENS_MAX; it never changes. */
+int32_t model_step_tokens(const struct model *model);
 /** "baseline", "avx2" or "avx512": what is really running; it never changes. */
 const char *model_isa_name(const struct model *model);
 
@@ -123,9 +125,9 @@ uint64_t sequence_bytes_under(const struct model *model, const struct profile *p
 struct segment {
     struct sequence *sequence;
     const int32_t *ids; /* [n], each in 0..vocab_size-1 (ASSERTed: the caller checks input) */
-    int32_t n;          /* at least 1; all segments together at most STEP_TOKENS_MAX */
+    int32_t n;          /* at least 1; all segments together at most model_step_tokens */
     float *logits_last; /* [vocab_size] for the last of the n tokens, or NULL */
-    float *logits_all;  /* [n, vocab_size], or NULL */
+    float *logits_all;  /* [n, vocab_size], or NULL; rows of all at most LOGITS_ROWS_MAX */
     struct pick *picks; /* [n_picks] behind the last n_picks tokens: sampled where it is computed */
     int32_t n_picks;    /* at most n, PICKS_MAX */
     enum leg leg;       /* LEG_PREFILL: tokens of a prompt; LEG_DECODE: sampled or guessed ones */
@@ -142,7 +144,7 @@ void model_step(struct model *model, const struct profile *profile, const struct
 struct draft_segment {
     struct sequence *sequence;
     const int32_t *next_ids; /* [n], the tokens behind positions draft_length.. of the sequence */
-    int32_t n;               /* at least 1; all together at most STEP_TOKENS_MAX */
+    int32_t n;               /* at least 1; all together at most SPAN_TOKENS_MAX */
     float *logits_last;      /* [vocab_size] of the last row, or NULL */
     float *logits_all;       /* [n, vocab_size], or NULL */
     struct pick *pick;       /* behind the last row, or NULL */
@@ -153,7 +155,7 @@ struct draft_segment {
 };
 
 /** Appends rows to the draft timelines, on the decode leg.  The sequence holds the streams of its
- * last STEP_TOKENS_MAX + 1 positions, so this may run behind model_step by one step; further is
+ * last SPAN_TOKENS_MAX + 1 positions, so this may run behind model_step by so many; further is
  * ASSERTed. Only for configurations with num_nextn_predict_layers > 0. */
 void model_draft(struct model *model, const struct profile *profile,
                  const struct draft_segment *segments, int n_segments);

@@ -114,6 +114,11 @@ const struct model_config *model_config(const struct model *m)
     return m->config;
 }
 
+int32_t model_step_tokens(const struct model *m)
+{
+    return m->step_tokens;
+}
+
 const char *model_isa_name(const struct model *m)
 {
     return m->variant;
@@ -355,7 +360,7 @@ void model_layer(struct model *m, const struct profile *profile, struct sequence
                  int32_t layer, enum leg leg, const int32_t *ids, int32_t n, const float *in,
                  float *out)
 {
-    ASSERT(layer >= 0 && layer < m->config->num_hidden_layers && n >= 1 && n <= STEP_TOKENS_MAX);
+    ASSERT(layer >= 0 && layer < m->config->num_hidden_layers && n >= 1 && n <= SPAN_TOKENS_MAX);
     size_t width = (size_t)HC_MULT * (size_t)m->config->hidden_size;
     claim(m, profile, sequence);
     m->ops->rows(m, profile, &(struct layer_rows){sequence, layer, leg, ids, n, width, in, out});
@@ -365,7 +370,7 @@ void model_layer(struct model *m, const struct profile *profile, struct sequence
 void model_moe(struct model *m, const struct profile *profile, int32_t block, enum leg leg,
                const int32_t *ids, int32_t n, const float *in, float *out)
 {
-    ASSERT(block >= 0 && block < model_blocks(m->config) && n >= 1 && n <= STEP_TOKENS_MAX);
+    ASSERT(block >= 0 && block < model_blocks(m->config) && n >= 1 && n <= SPAN_TOKENS_MAX);
     m->ops->rows(
         m, profile,
         &(struct layer_rows){NULL, block, leg, ids, n, (size_t)m->config->hidden_size, in, out});

@@ -54,12 +54,12 @@ uint64_t numerics_hash(const struct profile *profile, const struct perturbation 
 /* Window layers turn with the plain frequencies, layers with a compressor with YaRN's. */
 enum rope_kind { ROPE_WINDOW, ROPE_COMPRESSED, ROPE_KINDS };
 
-/* Slots of the rings (model.md 2.9): what the oldest query of a step reads is still there when all
- * of the step's rows are written, so no row is saved or rolled back. */
-#define WINDOW_SLOTS (SLIDING_WINDOW + STEP_TOKENS_MAX)
-#define CSA_SLOTS    (2 * RATIO_CSA + STEP_TOKENS_MAX)
-#define HCA_SLOTS    (RATIO_HCA + STEP_TOKENS_MAX)
-#define STREAM_SLOTS (STEP_TOKENS_MAX + 1) /* the last position waits for its next token */
+/* Slots of the rings (model.md 2.9): what the oldest query of a span reads is still there when all
+ * of the span's rows are written, so no row is saved or rolled back. */
+#define WINDOW_SLOTS (SLIDING_WINDOW + SPAN_TOKENS_MAX)
+#define CSA_SLOTS    (2 * RATIO_CSA + SPAN_TOKENS_MAX)
+#define HCA_SLOTS    (RATIO_HCA + SPAN_TOKENS_MAX)
+#define STREAM_SLOTS (SPAN_TOKENS_MAX + 1) /* the last position waits for its next token */
 
 /* How the rows of a timeline lie that its profile rounds (kernels/entry.h). */
 struct state_format {
@@ -100,7 +100,7 @@ struct sequence {
     void **pages_at;   /* owns; [n_pages] where they lie (device) */
 };
 
-/* Device memory of one step, for STEP_TOKENS_MAX rows. */
+/* Device memory of one step, for model->step_tokens rows. */
 struct step_memory {
     int32_t *ids, *positions;
     int32_t *csa_positions, *hca_positions;  /* first tokens of finished blocks */
@@ -114,7 +114,7 @@ struct step_memory {
     int32_t *selected, *n_selected;
     int32_t *experts;
     float *expert_weights;
-    float *logits; /* [tokens, vocab] */
+    float *logits; /* [LOGITS_ROWS_MAX, vocab] */
 };
 
 /* A pool of pieces (snapshot.h). */
@@ -188,6 +188,7 @@ struct model {
     const struct model_config *config; /* borrows */
     const char *variant;               /* borrows; model_isa_name */
     bool packs;                        /* its backend does (kernels/backend.h) */
+    int32_t step_tokens;               /* of its backend, too */
     const struct model_weights *weights;
     struct backend *backend;  /* owns */
     struct pages *pages;      /* owns; NULL: the backend takes none */

@@ -40,6 +40,7 @@ struct remote {
     char variant[LINK_FIELD_BYTES];
     bool packs;
     int32_t ranks, gpus;
+    int32_t step_tokens;
     struct link_step step;
 };
 
@@ -201,20 +202,25 @@ static enum status config_find(struct remote *r, struct error *err)
     bool packs = *(const volatile uint32_t *)&r->link->packs != 0;
     int32_t ranks = *(const volatile int32_t *)&r->link->ranks;
     int32_t gpus = *(const volatile int32_t *)&r->link->gpus;
+    uint32_t tokens = *(const volatile uint32_t *)&r->link->step_tokens;
     for (size_t i = 0; i < MODEL_CONFIG_COUNT; i++) {
         if (strcmp(MODEL_CONFIGS[i].name, name) == 0)
             config = &MODEL_CONFIGS[i];
     }
     if (config == NULL || config->vocab_size > LINK_VOCAB_MAX ||
-        (int64_t)STEP_TOKENS_MAX * HC_MULT * config->hidden_size > LINK_GIVEN_FLOATS)
+        (int64_t)SPAN_TOKENS_MAX * HC_MULT * config->hidden_size > LINK_GIVEN_FLOATS)
         return error_set(err, ERR_CHECK, "the worker has loaded no known configuration");
-    if (r->config != NULL &&
-        (r->config != config || strcmp(r->variant, variant) != 0 || r->packs != packs))
+    if (tokens < SPAN_TOKENS_MAX || tokens > STEP_TOKENS_MAX)
+        return error_set(err, ERR_CHECK, "there are no steps of %u tokens, which the worker takes",
+                         tokens);
+    if (r->config != NULL && (r->config != config || strcmp(r->variant, variant) != 0 ||
+                              r->packs != packs || r->step_tokens != (int32_t)tokens))
         return error_set(err, ERR_CHECK, "the worker has loaded another network than before");
     r->config = config;
     r->packs = packs;
     r->ranks = ranks >= 1 && ranks <= RANKS_MAX ? ranks : 1;
     r->gpus = gpus >= 0 ? gpus : 0;
+    r->step_tokens = (int32_t)tokens;
     memcpy(r->variant, variant, sizeof variant);
     return OK;
 }
@@ -305,6 +311,11 @@ int32_t remote_ranks(const struct remote *r)
 int32_t remote_gpus(const struct remote *r)
 {
     return r->gpus;
+}
+
+int32_t remote_step_tokens(const struct remote *r)
+{
+    return r->step_tokens;
 }
 
 int remote_process(const struct remote *r)

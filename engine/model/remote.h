@@ -27,6 +27,8 @@ bool remote_packs(const struct remote *remote);
 /** How many ranks compute it, as the worker says, and how many GPUs that sees: 0 are processors. */
 int32_t remote_ranks(const struct remote *remote);
 int32_t remote_gpus(const struct remote *remote);
+/** Tokens that it takes in one step; as of remote_packs. */
+int32_t remote_step_tokens(const struct remote *remote);
 /** Its process; 0: it has none now. */
 int remote_process(const struct remote *remote);
 /** What it tells of its GPUs.  @return false: nothing yet, or it is gone; *out is as it was */

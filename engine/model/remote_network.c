@@ -448,5 +448,6 @@ enum status remote_network_open(const char *dir, const struct model_options *opt
     m->variant = remote_variant(m->remote->remote);
     m->packs = remote_packs(m->remote->remote);
     m->ranks = remote_ranks(m->remote->remote);
+    m->step_tokens = remote_step_tokens(m->remote->remote);
     return OK;
 }

@@ -300,7 +300,7 @@ void snapshot_save_tail(struct snapshots *p, int32_t slot, const struct sequence
                         int32_t length)
 {
     ASSERT(length > 0 && length % SNAPSHOT_TOKENS == 0 && length <= sequence->length);
-    ASSERT(sequence->length - length < STEP_TOKENS_MAX);
+    ASSERT(sequence->length - length < SPAN_TOKENS_MAX);
     save(p, true, slot, sequence, length);
 }
 
@@ -367,8 +367,8 @@ static void probe_feed(struct model *model, const struct profile *profile,
         ids[i] = (int32_t)((uint64_t)random * (uint32_t)model->config->vocab_size >> 32);
     }
     for (int32_t at = 0, n; at < SNAPSHOT_PROBE_TOKENS; at += n) {
-        n = SNAPSHOT_PROBE_TOKENS - at < STEP_TOKENS_MAX ? SNAPSHOT_PROBE_TOKENS - at
-                                                         : STEP_TOKENS_MAX;
+        n = SNAPSHOT_PROBE_TOKENS - at < SPAN_TOKENS_MAX ? SNAPSHOT_PROBE_TOKENS - at
+                                                         : SPAN_TOKENS_MAX;
         const struct segment segment = {
             .sequence = sequence, .ids = ids + at, .n = n, .leg = LEG_PREFILL};
         model_step(model, profile, &segment, 1);

@@ -45,7 +45,7 @@ void snapshot_save_block(struct snapshots *snapshots, int32_t slot, const struct
 int32_t snapshot_page(const struct snapshots *snapshots, int32_t slot);
 /** The pool does not keep it any more.  A worker's keeps it until the slot is used again. */
 void snapshot_drop_block(struct snapshots *snapshots, int32_t slot);
-/** Keeps the end of the prefix of `length` tokens.  The sequence may be longer by less than a step
+/** Keeps the end of the prefix of `length` tokens.  The sequence may be longer by less than a span
  *  (ASSERTed: its rings hold no more). */
 void snapshot_save_tail(struct snapshots *snapshots, int32_t slot, const struct sequence *sequence,
                         int32_t length);

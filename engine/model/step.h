@@ -8,7 +8,8 @@
 #include "engine/model/network.h"
 #include "kernels/check.h"
 
-/* Some consecutive rows of a step that belong to one sequence. */
+/* Some consecutive rows of a step that belong to one sequence, at most SPAN_TOKENS_MAX: what its
+ * rings hold.  More of them are several spans, one behind another. */
 struct span {
     struct sequence *sequence;
     int32_t row, n;
@@ -20,7 +21,7 @@ struct span {
 struct step {
     int32_t n, n_spans, n_decode;
     int32_t n_csa, n_hca; /* blocks that all spans finish */
-    struct span spans[STEP_TOKENS_MAX];
+    struct span spans[STEP_SPANS_MAX];
 };
 
 /** Where dense stages run: over all rows of the step. */

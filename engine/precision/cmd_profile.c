@@ -116,7 +116,7 @@ static enum status run_on_model(const char *verb, const struct profile_options *
     const struct model_options options = {
         .isa = o->isa, .threads = o->threads, .ranks = o->ranks, .worker = o->worker};
     const struct engine_options serving = {.sessions_max = 1,
-                                           .context_max = 2 * STEP_TOKENS_MAX,
+                                           .context_max = 2 * SPAN_TOKENS_MAX,
                                            .queue_max = 1,
                                            .prefix_bytes = PREFIX_BYTES_DEFAULT};
     enum status status = model_open(o->model, &options, &model, err);

@@ -70,12 +70,18 @@ static bool run_here(void *host, engine_work_fn *work, void *user)
 
 void lab_open_engine(struct lab *lab, struct engine *engine)
 {
-    *lab = (struct lab){.run = run_between, .host = engine, .config = engine_model_config(engine)};
+    *lab = (struct lab){.run = run_between,
+                        .host = engine,
+                        .config = engine_model_config(engine),
+                        .step_tokens = engine_step_tokens(engine)};
 }
 
 void lab_open_model(struct lab *lab, struct model *model)
 {
-    *lab = (struct lab){.run = run_here, .host = model, .config = model_config(model)};
+    *lab = (struct lab){.run = run_here,
+                        .host = model,
+                        .config = model_config(model),
+                        .step_tokens = model_step_tokens(model)};
 }
 
 void lab_begin(struct lab *lab)

@@ -22,6 +22,7 @@ struct lab {
     lab_host_fn *run;
     void *host; /* borrows */
     const struct model_config *config;
+    int32_t step_tokens;          /* model_step_tokens */
     struct witness_table seen;    /* by the laboratory since lab_forget */
     struct witness_table traffic; /* by everybody else since the laboratory was opened */
     double seconds;               /* that its calls took, as model_seconds counts them */

@@ -26,7 +26,7 @@ struct deed {
 static const struct deed DEEDS[] = {
     {ROW_PREFILL_CHUNK,
      offsetof(struct proof_served, piece),
-     {STEP_TOKENS_MAX, STEP_TOKENS_MAX / 4, STEP_TOKENS_MAX / 16},
+     {1, 4, 16}, /* parts of a step; its tokens in `wanted` */
      {PREFILL_CHUNK_SIXTEENTH, PREFILL_CHUNK_STEP, PREFILL_CHUNK_STEP},
      "tokens of a prompt in one step"},
     {ROW_PREFIX_REUSE,
@@ -64,10 +64,20 @@ static void mark(struct proof *p, enum precision_row row, enum proof_state state
     }
 }
 
-static void judge(struct proof *p, const struct deed *d, const struct proof_served *own,
-                  const struct proof_served *other)
+/* Of a step that takes more than the proof's prompt, the prompt is what can be seen. */
+static int32_t wanted(const struct proof *p, const struct deed *d, int32_t step_tokens)
 {
-    int32_t want = d->want[p->profile.values[d->row]], seen = seen_of(d, own);
+    int32_t want = d->want[p->profile.values[d->row]];
+    if (d->row != ROW_PREFILL_CHUNK)
+        return want;
+    want = step_tokens / want;
+    return want < PROOF_PROMPT_TOKENS ? want : PROOF_PROMPT_TOKENS;
+}
+
+static void judge(struct proof *p, const struct deed *d, int32_t step_tokens,
+                  const struct proof_served *own, const struct proof_served *other)
+{
+    int32_t want = wanted(p, d, step_tokens), seen = seen_of(d, own);
     bool as_said = want < 0 ? seen > 0 : seen == want;
     bool too_much = want >= 0 && seen > want;
     if (as_said)
@@ -128,11 +138,11 @@ static int32_t unlikely(const struct profile *profile, struct lab *lab,
     float *logits = calloc((size_t)vocab, sizeof *logits);
     ASSERT(logits != NULL);
     bool good = sequence != NULL;
-    for (int32_t at = 0; good && at < said->n_prompt; at += STEP_TOKENS_MAX) {
+    for (int32_t at = 0; good && at < said->n_prompt; at += SPAN_TOKENS_MAX) {
         int32_t left = said->n_prompt - at;
         struct segment prompt = {.sequence = sequence,
                                  .ids = said->prompt + at,
-                                 .n = left < STEP_TOKENS_MAX ? left : STEP_TOKENS_MAX,
+                                 .n = left < SPAN_TOKENS_MAX ? left : SPAN_TOKENS_MAX,
                                  .logits_last = logits,
                                  .leg = LEG_PREFILL};
         good = lab_step(lab, &under, &prompt, 1);
@@ -190,7 +200,7 @@ void proof_serve_run(struct proof *p, struct lab *lab, const struct proof_option
             mark(p, DEEDS[i].row, PROOF_WRONG, wrong,
                  "tokens served that others are likelier than");
         else if (DEEDS[i].row != ROW_DRAFT_DEPTH || drafts)
-            judge(p, &DEEDS[i], own, other);
+            judge(p, &DEEDS[i], lab->step_tokens, own, other);
         else
             proof_mark(p, ROW_DRAFT_DEPTH, KIND_BOX, LEG_DECODE, PROOF_UNPROVEN, "%s",
                        "this model has no draft block");

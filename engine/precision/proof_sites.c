@@ -323,12 +323,12 @@ static int32_t layer_of(const struct model_config *c, enum layer_kind kind)
 static bool prefix_feed(struct site *s)
 {
     size_t width = (size_t)HC_MULT * (size_t)s->lab->config->hidden_size;
-    float *rows = calloc(2 * STEP_TOKENS_MAX * width, sizeof *rows);
+    float *rows = calloc(2 * SPAN_TOKENS_MAX * width, sizeof *rows);
     ASSERT(rows != NULL);
     lab_sequence_reset(s->lab, s->sequence);
     bool good = true;
     for (int32_t at = 0; good && at < s->prefix;) {
-        int32_t n = s->prefix - at < STEP_TOKENS_MAX ? s->prefix - at : STEP_TOKENS_MAX;
+        int32_t n = s->prefix - at < SPAN_TOKENS_MAX ? s->prefix - at : SPAN_TOKENS_MAX;
         lab_noise(rows, (size_t)n * width, 1000 + (uint64_t)at);
         good = lab_layer(s->lab, &(struct lab_under){.profile = &s->proof->profile},
                          &(struct lab_layer){.sequence = s->sequence,
@@ -339,7 +339,7 @@ static bool prefix_feed(struct site *s)
                                              .n = n,
                                              .step = n,
                                              .in = rows,
-                                             .out = rows + STEP_TOKENS_MAX * width});
+                                             .out = rows + SPAN_TOKENS_MAX * width});
         at += n;
     }
     free(rows);

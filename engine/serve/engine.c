@@ -733,6 +733,11 @@ bool engine_gauges_get(struct engine *e, struct gauges *out)
     return told;
 }
 
+int32_t engine_step_tokens(const struct engine *e)
+{
+    return model_step_tokens(group_first(e)->model);
+}
+
 const struct model_config *engine_model_config(const struct engine *e)
 {
     return model_config(group_first(e)->model);

@@ -6,14 +6,14 @@
 
 /* With these, "one token for everybody" always fits, and no order of service is needed. */
 _Static_assert(STEP_PREFILL_MIXED_MAX >= SESSIONS_MAX, "every prompt advances in a mixed step");
-_Static_assert(STEP_TOKENS_MAX >= STEP_PREFILL_MIXED_MAX + SESSIONS_MAX, "decodes fit beside it");
+_Static_assert(SPAN_TOKENS_MAX >= STEP_PREFILL_MIXED_MAX + SESSIONS_MAX, "decodes fit beside it");
 
-int32_t schedule_chunk(const struct profile *profile)
+int32_t schedule_chunk(const struct profile *profile, int32_t step_tokens)
 {
-    static const int32_t tokens[PREFILL_CHUNK_VALUES] = {
-        [PREFILL_CHUNK_STEP] = STEP_TOKENS_MAX,
-        [PREFILL_CHUNK_QUARTER] = STEP_TOKENS_MAX / 4,
-        [PREFILL_CHUNK_SIXTEENTH] = STEP_TOKENS_MAX / 16,
+    const int32_t tokens[PREFILL_CHUNK_VALUES] = {
+        [PREFILL_CHUNK_STEP] = step_tokens,
+        [PREFILL_CHUNK_QUARTER] = step_tokens / 4,
+        [PREFILL_CHUNK_SIXTEENTH] = step_tokens / 16,
     };
     return tokens[profile->values[ROW_PREFILL_CHUNK]];
 }
@@ -113,7 +113,8 @@ static const struct schedule_slot *most_starved(const struct schedule_slot *slot
     return most;
 }
 
-int32_t schedule_step(const struct schedule_slot *slots, int n_slots, int32_t *take)
+int32_t schedule_step(const struct schedule_slot *slots, int n_slots, int32_t step_tokens,
+                      int32_t *take)
 {
     ASSERT(n_slots >= 0 && n_slots <= SESSIONS_MAX);
     struct schedule_slot group[SESSIONS_MAX] = {{0}}; /* those of the step's profile */
@@ -128,6 +129,6 @@ int32_t schedule_step(const struct schedule_slot *slots, int n_slots, int32_t *t
         n_decode += group[i].decode;
         n_prefill += group[i].prefill > 0;
     }
-    int32_t budget = n_decode > 0 ? STEP_PREFILL_MIXED_MAX : STEP_TOKENS_MAX;
+    int32_t budget = n_decode > 0 ? STEP_PREFILL_MIXED_MAX : step_tokens;
     return n_decode + deal_prefill(group, n_slots, n_prefill, budget, take);
 }

@@ -62,14 +62,17 @@ struct schedule_slot {
  *  @return 0 to depth_max: deep enough that the last one is still likely to be of use */
 int32_t schedule_draft_depth(int32_t depth_max, int32_t n_decode, double right, int32_t quiet);
 
-/** The most tokens of a prompt that one step takes: the profile's row prefill.chunk. */
-int32_t schedule_chunk(const struct profile *profile);
+/** The most tokens of a prompt that one step takes: the profile's row prefill.chunk.
+ *  @unit step_tokens: of the model (model_step_tokens) */
+int32_t schedule_chunk(const struct profile *profile, int32_t step_tokens);
 
 /**
  * Fills take [n_slots] with how many tokens each timeline feeds in the next step.
  * @shape n_slots at most SESSIONS_MAX
- * @return the sum, at most STEP_TOKENS_MAX; 0 only when nothing waits
+ * @unit step_tokens: of the model (model_step_tokens)
+ * @return the sum, at most step_tokens; 0 only when nothing waits
  */
-int32_t schedule_step(const struct schedule_slot *slots, int n_slots, int32_t *take);
+int32_t schedule_step(const struct schedule_slot *slots, int n_slots, int32_t step_tokens,
+                      int32_t *take);
 
 #endif

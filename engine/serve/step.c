@@ -8,17 +8,17 @@
 
 #include <string.h>
 
-_Static_assert(STEP_PREFILL_MIXED_MAX + SESSIONS_MAX * (1 + DRAFT_DEPTH_MAX) <= STEP_TOKENS_MAX,
+_Static_assert(STEP_PREFILL_MIXED_MAX + SESSIONS_MAX * (1 + DRAFT_DEPTH_MAX) <= SPAN_TOKENS_MAX,
                "guesses fit beside what schedule.c deals");
 
 /* What the timeline could be fed next. */
-static struct schedule_slot hunger(const struct timeline *t)
+static struct schedule_slot hunger(const struct timeline *t, int32_t step_tokens)
 {
     if (t->request == NULL)
         return (struct schedule_slot){0};
     struct schedule_slot slot = {.profile = t->profile_hash, .starved = t->starved};
     int32_t rest = t->request->n_ids - t->n_ids;
-    int32_t chunk = schedule_chunk(&t->request->profile);
+    int32_t chunk = schedule_chunk(&t->request->profile, step_tokens);
     slot.decode = t->n_next > 0;
     ASSERT(slot.decode || rest > 0);
     if (!slot.decode)
@@ -269,9 +269,10 @@ void step_run(struct engine *e)
     struct segment segments[SESSIONS_MAX];
     const struct profile *profile = NULL; /* of all that are taken */
     int n_segments = 0, n_decode = 0;
+    int32_t step_tokens = model_step_tokens(e->model);
     for (int32_t i = 0; i < e->options.sessions_max; i++)
-        slots[i] = hunger(&e->timelines[i]);
-    if (schedule_step(slots, e->options.sessions_max, take) == 0)
+        slots[i] = hunger(&e->timelines[i], step_tokens);
+    if (schedule_step(slots, e->options.sessions_max, step_tokens, take) == 0)
         return;
     note_starved(e, slots, take);
     for (int32_t i = 0; i < e->options.sessions_max; i++)

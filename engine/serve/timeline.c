@@ -251,12 +251,15 @@ void timeline_begin(struct engine *e, struct timeline *t, struct request *r)
 
 /* ---- what a timeline leaves behind ---------------------------------------------------------- */
 
-/* Keeps the prefixes that `t` has just grown over: `before` tokens were known. */
+/* Keeps the prefixes that `t` has just grown over: `before` tokens were known.  Those of a step of
+ * several spans but for the last: the rings hold no more. */
 static void save_prefixes(struct engine *e, const struct timeline *t, int32_t before)
 {
     const struct prefix_owner owner = owner_of(t->request);
     if (e->prefix == NULL || !reuses(t->request))
         return;
+    if (t->n_ids - before > SPAN_TOKENS_MAX)
+        before = t->n_ids - SPAN_TOKENS_MAX;
     int32_t n = before / SNAPSHOT_TOKENS * SNAPSHOT_TOKENS + SNAPSHOT_TOKENS;
     for (; n <= t->n_ids; n += SNAPSHOT_TOKENS)
         prefix_save(e->prefix, &owner, t->ids, n, e->turn, t->sequence);

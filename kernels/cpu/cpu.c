@@ -192,6 +192,7 @@ static const struct backend_ops OPS = {
     .witness_read = cpu_witness_read,
     .packs = true,
     .pages = true,
+    .step_tokens = SPAN_TOKENS_MAX,
 };
 
 static bool take_memory(struct cpu_backend *b)

@@ -150,7 +150,7 @@ static struct readers readers_from(const struct attention_params *p, int32_t fir
 {
     struct readers r = {.first = first, .oldest = oldest_of(*p->at + first)};
     int64_t last = p->n - 1, blocks = blocks_of(p, last),
-            room = ROWS_READ_MAX - STEP_TOKENS_MAX - SLIDING_WINDOW;
+            room = ROWS_READ_MAX - SPAN_TOKENS_MAX - SLIDING_WINDOW;
     r.apart = p->selected != NULL && blocks > (int64_t)p->topk * (p->n - first);
     r.apart = r.apart || blocks > room;
     r.n = p->n - first;
@@ -388,7 +388,7 @@ void cpu_attention(struct backend *base, const struct attention_params *p)
     ASSERT(p->ratio == 0 || p->ratio == RATIO_HCA || p->selected != NULL);
     ASSERT(*p->at <= p->reach - p->n && p->reach <= POSITIONS_MAX && p->topk <= INDEX_TOPK_MAX);
     ASSERT(p->place.n_decode == 0 || p->place.n_decode == p->n);
-    ASSERT(p->n <= STEP_TOKENS_MAX);
+    ASSERT(p->n <= SPAN_TOKENS_MAX);
     struct attention_job job = {.b = b, .p = p};
     int32_t groups = (p->heads + WEIGHTED_HEADS - 1) / WEIGHTED_HEADS;
     int64_t work = (int64_t)2 * WEIGHTED_HEADS * HEAD_DIM * SLIDING_WINDOW;

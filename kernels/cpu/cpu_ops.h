@@ -20,9 +20,9 @@
 #define ATTENDED_MAX (SLIDING_WINDOW + POSITIONS_MAX / RATIO_HCA)
 static_assert(INDEX_TOPK_MAX <= POSITIONS_MAX / RATIO_HCA, "selected entries fit the key list");
 
-/* Packed entries are read once for all that attends to them: the window of a step, and as many
+/* Packed entries are read once for all that attends to them: the window of a span, and as many
  * compressed ones as one token can list.  Reserved; touched as far as contexts go. */
-#define ROWS_READ_MAX (ATTENDED_MAX + STEP_TOKENS_MAX)
+#define ROWS_READ_MAX (ATTENDED_MAX + SPAN_TOKENS_MAX)
 
 /* Keys scored together by one thread, and the most tokens for which it reads packed ones once. */
 #define INDEX_CHUNK  256

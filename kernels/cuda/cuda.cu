@@ -136,6 +136,7 @@ static const struct backend_ops OPS = {
     .replay = cuda_replay,
     .replay_end = cuda_replay_end,
     .witness_read = witness_read,
+    .step_tokens = STEP_TOKENS_MAX,
 };
 
 /* Fills the pointers; without a base it only counts. */
@@ -230,6 +231,8 @@ struct backend *backend_cuda_create(int device, const struct backend_limits *lim
     ASSERT(limits->cols % CHUNK == 0);
     b->base.ops = &OPS;
     b->limits = *limits;
+    if (b->limits.tokens > OPS.step_tokens)
+        b->limits.tokens = OPS.step_tokens;
     b->picks = picks_create(limits);
     if (b->picks == NULL || cudaMalloc(&b->scratch, scratch_carve(b, NULL)) != cudaSuccess) {
         *reason = "too little memory on the GPU";

@@ -113,9 +113,6 @@ void cuda_route(struct backend *base, const struct route_params *p)
 
 /* ---- sorting entries ------------------------------------------------------------------------ */
 
-/* Choices of a step, in shared memory while they are sorted. */
-#define CHOICES_MAX (STEP_TOKENS_MAX * TOP_EXPERTS_MAX)
-
 struct sort_params {
     const int32_t *chosen;
     const float *weights;
@@ -127,11 +124,11 @@ struct sort_params {
 };
 
 #define SORT_THREADS 512
+#define SORT_WARPS   (SORT_THREADS / WARP)
 
-static __device__ inline int32_t expert_of(const sort_params &p, const int32_t *chosen, int32_t t,
-                                           int32_t i)
+static __device__ inline int32_t expert_of(const sort_params &p, int32_t t, int32_t i)
 {
-    return i < p.top ? chosen[t * p.top + i] : p.n_routed + i - p.top;
+    return i < p.top ? p.chosen[t * p.top + i] : p.n_routed + i - p.top;
 }
 
 /* What the threads before this one have together. */
@@ -150,22 +147,46 @@ static __device__ uint32_t block_before(uint32_t mine, uint32_t *shared)
     return sum - mine;
 }
 
-/* One block: counts, first places by a scan, then each expert's thread gathers its entries in
- * order of tokens, so that the order is the same every time. */
-static __global__ void sort_entries(struct sort_params p)
+/* Gives each entry of tokens from..to its place, a token after the other; a lane has one of its
+ * choices.  next: where the next entry of each expert goes */
+static __device__ void entries_place(const sort_params &p, int32_t from, int32_t to, uint32_t *next)
+{
+    const int32_t i = lane_id();
+    const unsigned lanes = __ballot_sync(ALL_LANES, i < p.width);
+    for (int32_t t = from; t < to && i < p.width; t++) {
+        int32_t e = expert_of(p, t, i);
+        unsigned same = __match_any_sync(lanes, e); /* a table may name an expert twice */
+        int32_t before = __popc(same & ((1u << i) - 1)), at = (int32_t)next[e] + before;
+        __syncwarp(lanes);
+        if (before == 0)
+            next[e] += __popc(same);
+        __syncwarp(lanes);
+        /* rows of x for shared experts, which are rounded by themselves, follow the others */
+        p.entry_token[at] = i < p.top ? t : p.n + t;
+        p.entry_weight[at] = i < p.top ? p.weights[(int64_t)t * p.top + i] : 1.0f;
+        p.entry_of[t * p.width + i] = at;
+    }
+}
+
+/* One block.  Each warp has some neighbouring tokens: it counts their entries, and gives them their
+ * places when it is known how many of the same expert the warps before have.  So entries of an
+ * expert are in order of tokens, every time. */
+static __global__ void __launch_bounds__(SORT_THREADS) sort_entries(struct sort_params p)
 {
     grid_begin();
-    __shared__ int32_t count[SORT_THREADS], chosen[CHOICES_MAX];
-    __shared__ uint32_t before[SORT_THREADS / WARP];
-    int32_t e = (int32_t)threadIdx.x;
-    count[e] = 0;
-    for (int32_t i = e; i < p.n * p.top; i += SORT_THREADS)
-        chosen[i] = p.chosen[i];
+    __shared__ uint32_t tally[SORT_WARPS][SORT_THREADS], before[SORT_WARPS];
+    int32_t e = (int32_t)threadIdx.x, each = ceil_div(p.n, SORT_WARPS);
+    int32_t from = min(warp_id() * each, p.n), to = min(from + each, p.n);
+    for (int w = 0; w < SORT_WARPS; w++)
+        tally[w][e] = 0;
     __syncthreads();
-    for (int32_t i = e; i < p.n * p.width; i += SORT_THREADS)
-        atomicAdd(&count[expert_of(p, chosen, i / p.width, i % p.width)], 1);
+    for (int32_t i = from * p.width + lane_id(); i < to * p.width; i += WARP)
+        atomicAdd(&tally[warp_id()][expert_of(p, i / p.width, i % p.width)], 1);
     __syncthreads();
-    int32_t mine = count[e], my_items = (mine + p.per_item - 1) / p.per_item;
+    int32_t mine = 0;
+    for (int w = 0; w < SORT_WARPS; w++)
+        mine += (int32_t)tally[w][e];
+    int32_t my_items = (mine + p.per_item - 1) / p.per_item;
     /* both sums in one word: neither reaches 2^16 */
     uint32_t sums = block_before((uint32_t)mine << 16 | (uint32_t)my_items, before);
     int32_t first = (int32_t)(sums >> 16), item = (int32_t)(sums & 0xffff);
@@ -175,20 +196,17 @@ static __global__ void sort_entries(struct sort_params p)
         int32_t done = i * p.per_item, left = mine - done;
         p.items[item + i] = {e, first + done, left < p.per_item ? left : p.per_item};
     }
-    if (mine == 0)
-        return;
-    int32_t at = first;
-    for (int32_t t = 0; t < p.n && at < first + mine; t++) {
-        for (int32_t i = 0; i < p.width; i++) {
-            if (expert_of(p, chosen, t, i) != e)
-                continue;
-            /* rows of x for shared experts, which are rounded by themselves, follow the others */
-            p.entry_token[at] = i < p.top ? t : p.n + t;
-            p.entry_weight[at] = i < p.top ? p.weights[(int64_t)t * p.top + i] : 1.0f;
-            p.entry_of[t * p.width + i] = at++;
-        }
+    uint32_t at = (uint32_t)first;
+    for (int w = 0; w < SORT_WARPS; w++) {
+        uint32_t count = tally[w][e];
+        tally[w][e] = at;
+        at += count;
     }
+    __syncthreads();
+    entries_place(p, from, to, tally[warp_id()]);
 }
+static_assert(STEP_TOKENS_MAX * (TOP_EXPERTS_MAX + 1) < 1 << 16, "two sums in one word");
+static_assert(TOP_EXPERTS_MAX + 1 <= WARP, "a lane for each choice");
 
 static void sort_run(struct cuda_backend *b, const struct experts_params *p, int32_t per_item)
 {
@@ -245,11 +263,10 @@ static __global__ void sum_tokens(const float *down, const int32_t *entry_of,
 }
 
 /* Entries of an item: enough for what an expert gets on the average, so that its weights are read
- * once, and not more, since columns without a token cost as much. */
+ * once, and not more, since columns without a token cost as much; of many only every 16 do. */
 static int32_t item_entries(int32_t n_entries, int32_t experts)
 {
-    int32_t average = n_entries / experts;
-    return average <= 6 ? 8 : average <= 12 ? 16 : 32;
+    return n_entries / experts < ITEM_FEW ? ITEM_FEW : ITEM_MANY;
 }
 
 /* What both halves know. */
@@ -324,7 +341,7 @@ void cuda_experts(struct backend *base, const struct experts_params *p)
     ASSERT(width <= b->limits.top && width <= TOP_EXPERTS_MAX + 1 && experts <= SORT_THREADS);
     ASSERT(p->n <= b->limits.tokens && p->inner <= b->limits.inner);
     ASSERT(p->inner % CHUNK == 0 && p->hidden % CHUNK == 0);
-    ASSERT(p->n * p->top <= CHOICES_MAX && (p->half == EXPERTS_WHOLE) == (p->h == NULL));
+    ASSERT((p->half == EXPERTS_WHOLE) == (p->h == NULL));
     struct layer l = {p->n * width, p->n == 1, testimony_of(b, &p->place, p->n), {}};
     int32_t per_item = item_entries(l.n, experts);
     if (!l.one)

@@ -119,7 +119,9 @@ struct cuda_backend {
 /* Index scores held at once (128 MiB of doubles). */
 #define INDEX_SCORES_MAX (16 << 20)
 
-/* Some entries of one expert, as many as one tile of a product takes. */
+/* Some entries of one expert, as many as one tile of a product takes: of two sizes. */
+#define ITEM_FEW  8
+#define ITEM_MANY 64
 struct item {
     int32_t expert, first, n;
 };

@@ -14,7 +14,7 @@
  * Products of one token wait until something else is asked for: more of the same row join their
  * launch.
  */
-#include "kernels/cuda/strips.cuh"
+#include "kernels/cuda/panels.cuh"
 
 #include <stdlib.h>
 #include <string.h>
@@ -230,12 +230,11 @@ static __device__ inline int row_of_entry(const expert_launch &p, int entry)
     return p.chosen != NULL ? entry >= p.top : p.entry_token[entry];
 }
 
-template <int NT>
-static __global__ void __launch_bounds__(SLICES_MAX *WARP, NT == 1 ? 4 : 2)
+static __global__ void __launch_bounds__(SLICES_MAX *WARP, 4)
     expert_tiles(const __grid_constant__ struct expert_launch p)
 {
     extern __shared__ float shared[];
-    __shared__ int32_t x_row[NT * TILE_COLS];
+    __shared__ int32_t x_row[TILE_COLS];
     bool begun = false;
     auto begin = [&]() {
         if (!begun)
@@ -251,13 +250,12 @@ static __global__ void __launch_bounds__(SLICES_MAX *WARP, NT == 1 ? 4 : 2)
         begin();
         const struct operand &x = bfloat ? p.bfloat : p.half;
         int row = row_of_entry(p, item.first + min((int)threadIdx.x, item.n - 1));
-        int parts = rows_parts<NT>(x_row, item.n, row, x.n_parts);
+        int parts = rows_parts<1>(x_row, item.n, row, x.n_parts);
         return {x, x_row, parts};
     };
     tile_out out = {p.y[which] + (int64_t)item.first * p.rows, p.rows,      item.n,   p.round,
                     blockIdx.x == 0 && blockIdx.y == 0,        p.round_row, p.sum_row};
-    tile_run<NT, NT == 1 ? 1 : 2, false>(w, row0, (int)(blockDim.x / WARP), ready, out, p.say,
-                                         shared);
+    tile_run<1, 1, false>(w, row0, (int)(blockDim.x / WARP), ready, out, p.say, shared);
 }
 
 /* Items of 8 entries, many of them. */
@@ -287,6 +285,34 @@ static __global__ void __launch_bounds__(STRIP_WARPS *WARP, 2)
         strip_run<STORE_NVFP4, SLICES>(w, row0, ready, out, p.say, stages);
     else
         strip_run<STORE_FP8, SLICES>(w, row0, ready, out, p.say, stages);
+}
+
+/* Items of more entries than a strip has. */
+static __global__ void __launch_bounds__(PANEL_WARPS *WARP, 2)
+    expert_panels(const __grid_constant__ struct expert_launch p, int slices)
+{
+    extern __shared__ float shared[];
+    __shared__ int32_t x_row[PANEL_TOKENS];
+    grid_begin();
+    struct item item = item_of_block(p, []() {});
+    if (item.n == 0)
+        return;
+    int which = (int)blockIdx.x / p.tiles, first = (int)blockIdx.x % p.tiles * PANEL_ROWS;
+    int row0 = first + warp_id() * PANEL_HIGH * TILE_ROWS;
+    const struct weight w = expert_matrix(p, item.expert, which);
+    int row = row_of_entry(p, item.first + min((int)threadIdx.x, item.n - 1));
+    auto ready = [&](bool) -> struct tile_rows {
+        return {p.half, x_row, rows_parts<PANEL_TILES>(x_row, item.n, row, p.half.n_parts)};
+    };
+    tile_out out = {p.y[which] + (int64_t)item.first * p.rows,       p.rows,      item.n,   p.round,
+                    blockIdx.x == 0 && blockIdx.y == 0 && row0 == 0, p.round_row, p.sum_row};
+    struct panel &panel = *(struct panel *)shared;
+    if (w.store == STORE_FP4)
+        pairs_run<STORE_FP4>(w, row0, slices, ready, out, p.say, panel);
+    else if (w.store == STORE_NVFP4)
+        pairs_run<STORE_NVFP4>(w, row0, slices, ready, out, p.say, panel);
+    else
+        pairs_run<STORE_FP8>(w, row0, slices, ready, out, p.say, panel);
 }
 
 /* ---- sums in double ------------------------------------------------------------------------- */
@@ -510,11 +536,14 @@ static struct footprint footprint_of(const struct product_launch *p)
 #define PANEL_BLOCKS 100
 
 static_assert(sizeof(struct panel) + 1024 <= SHARED_BYTES_MAX, "fits a block of sm_120");
+static_assert(ITEM_FEW == TILE_COLS && ITEM_MANY == PANEL_TOKENS, "an item is one tile");
 
 /* Whether there are tokens and rows enough for panels. */
 static bool panels_fit(const struct product_launch *p)
 {
     int64_t rows = 0;
+    if (p->groups > 1 && p->rank % PANEL_ROWS != 0)
+        return false; /* rows of a block read one group of x */
     for (int32_t i = 0; i < p->n; i++) {
         enum store store = p->list[i].w.store;
         if (store != STORE_FP8 && store != STORE_BF16)
@@ -742,8 +771,7 @@ void expert_products_run(struct cuda_backend *b, const struct expert_products *p
     }
     /* half as many as of dense rows: what a warp does beside its chunks is a third of its work */
     int slices = slices_of(p->cols) > 2 ? slices_of(p->cols) / 2 : slices_of(p->cols);
-    int nt = p->per_item / TILE_COLS;
-    if (nt == 1 && p->n_entries >= STRIP_ENTRIES) {
+    if (p->per_item == ITEM_FEW && p->n_entries >= STRIP_ENTRIES) {
         k.tiles = ceil_div(p->rows, STRIP_WARPS * TILE_ROWS);
         auto kernel = slices == 1   ? expert_strips<1>
                       : slices == 2 ? expert_strips<2>
@@ -752,8 +780,16 @@ void expert_products_run(struct cuda_backend *b, const struct expert_products *p
                STRIP_WARPS * WARP, 0, k);
         return;
     }
+    if (p->per_item == ITEM_MANY) {
+        const size_t shared = sizeof(struct panel);
+        CUDA_CHECK(cudaFuncSetAttribute(expert_panels, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        (int)shared));
+        k.tiles = ceil_div(p->rows, PANEL_ROWS);
+        launch(b, "expert_panels", expert_panels, dim3((unsigned)k.tiles * matrices, items_max(p)),
+               PANEL_WARPS * WARP, shared, k, slices);
+        return;
+    }
     k.tiles = p->rows / TILE_ROWS;
-    auto kernel = nt == 1 ? expert_tiles<1> : nt == 2 ? expert_tiles<2> : expert_tiles<4>;
-    launch(b, "expert_tiles", kernel, dim3((unsigned)k.tiles * matrices, items_max(p)),
-           (unsigned)(slices * WARP), shared_bytes(slices, nt), k);
+    launch(b, "expert_tiles", expert_tiles, dim3((unsigned)k.tiles * matrices, items_max(p)),
+           (unsigned)(slices * WARP), shared_bytes(slices, 1), k);
 }

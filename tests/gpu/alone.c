@@ -78,7 +78,7 @@ static bool expert_is_same(struct backend *b, const struct layer *l)
     enum { ROUTED = 12, TOP = 4 };
     struct expert *list = calloc(ROUTED + 1, sizeof *list); /* stays, as weights do */
     const size_t n = (size_t)l->n, values = n * (size_t)l->hidden;
-    int32_t chosen[64 * TOP];
+    int32_t chosen[STEP_TOKENS_MAX * TOP];
     struct side s = {.b = b, .random = 13};
     ASSERT(list != NULL && n * TOP <= sizeof chosen / sizeof *chosen);
     for (int i = 0; i <= ROUTED; i++) {
@@ -142,9 +142,11 @@ static const struct {
     {"alone as among many rows, fp8 of float32", {STORE_FP8, 256, 4112, 640, true}},
     {"alone as among many rows, fp8 of one chunk", {STORE_FP8, 40, 8200, 128, false}},
     {"alone as among many rows, bf16", {STORE_BF16, 130, 6000, 1152, false}},
+    {"alone as among a whole step, fp8", {STORE_FP8, STEP_TOKENS_MAX, 1040, 2048, false}},
+    {"alone as among a whole step, bf16", {STORE_BF16, STEP_TOKENS_MAX - 3, 1040, 1024, false}},
 };
 
-/* Tokens enough for tiles of 8, 16 and 32 entries, and for rows that a warp has to itself. */
+/* Tokens enough for items of either size, of every number of columns, and for several of them. */
 static const struct {
     const char *name;
     struct layer layer;
@@ -153,8 +155,12 @@ static const struct {
     {"experts alone as by rows", {STORE_FP4, 17, 4096, 640, false}},
     {"experts alone as by rows, of float32", {STORE_FP4, 16, 2048, 384, true}},
     {"experts alone as by rows, nvfp4", {STORE_NVFP4, 17, 1152, 256, false}},
-    {"experts alone as among 16 entries", {STORE_FP4, 30, 1024, 256, false}},
-    {"experts alone as among 32 entries", {STORE_FP4, 60, 1024, 256, true}},
+    {"experts alone as among 12 a piece", {STORE_FP4, 30, 1024, 256, false}},
+    {"experts alone as among 23 a piece, of float32", {STORE_FP4, 60, 1024, 256, true}},
+    {"experts alone as among 23 a piece", {STORE_FP4, 60, 4096, 1408, false}},
+    {"experts alone as among 50 a piece", {STORE_FP4, 130, 2048, 640, false}},
+    {"experts alone as among 50 a piece, nvfp4", {STORE_NVFP4, 130, 1152, 384, false}},
+    {"experts alone as among a whole step", {STORE_FP4, STEP_TOKENS_MAX, 1024, 256, false}},
 };
 
 void alone_run(struct backend *b, void (*report)(bool good, const char *what))

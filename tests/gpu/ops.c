@@ -21,7 +21,7 @@
 #define ROUNDED_FLIPS 1e-3
 
 static const struct backend_limits LIMITS = {
-    .tokens = 256,
+    .tokens = STEP_TOKENS_MAX,
     .cols = 16384,
     .groups = 8,
     .group_cols = 32768,
@@ -600,6 +600,7 @@ static const struct test TESTS[] = {
     {"experts by rows, short", experts, {15, 256, FAST, 128, 0}},
     {"experts few", experts, {7, 384, FAST, 256, 0}},
     {"experts many", experts, {150, 256, FAST, 128, 0}},
+    {"experts very many, official", experts, {STEP_TOKENS_MAX, 512, OFFICIAL, 256, 0}},
     {"experts official", experts, {23, 1024, OFFICIAL, 512, 0}},
     {"experts w4a4, scaled last", experts, {23, 1024, OFFICIAL, 512, ROUND_FP4_32}},
     {"experts nvfp4 in double", experts, {5, 512, ROUNDED, 256, ROUND_NVFP4}},

@@ -74,7 +74,7 @@ LIES = {
     # the engine around the network: what it does with a request is looked at, not what it was told
     "every chunk fills its step": ("official,prefill.chunk=quarter", SCHEDULE,
                                    "tokens[profile->values[ROW_PREFILL_CHUNK]]",
-                                   "((void)profile, (void)tokens, STEP_TOKENS_MAX)",
+                                   "((void)profile, (void)tokens, step_tokens)",
                                    "wrong", "prefill.chunk", "box", "prefill"),
     "nothing is continued": ("official", TIMELINE, "PREFIX_REUSE_ON;", "PREFIX_REUSE_ON && r->n_ids == 0;",
                              "wrong", "prefix.reuse", "box", "state"),

@@ -72,7 +72,7 @@ static struct {
     struct job *jobs; /* owns; [count], as they were submitted */
     int32_t n_jobs;
     const char *worker; /* NULL: this process computes */
-    float *rows;        /* owns; [STEP_TOKENS_MAX, vocab] */
+    float *rows;        /* owns; [SPAN_TOKENS_MAX, vocab] */
     uint64_t random;
     char path[64];           /* of the file of prefixes */
     int32_t life_from;       /* first request of this engine */
@@ -590,7 +590,7 @@ int main(int argc, char **argv)
     ASSERT(sequence_create_mixed(test.cold_model, CONTEXT, &test.cold, &err) == OK);
     sampler_init(&test.sampler, vocab());
     test.jobs = take_memory(count, sizeof *test.jobs);
-    test.rows = take_memory((int64_t)STEP_TOKENS_MAX * vocab(), sizeof *test.rows);
+    test.rows = take_memory((int64_t)SPAN_TOKENS_MAX * vocab(), sizeof *test.rows);
     for (int32_t from = 0; from < count && test.wrong[0] == '\0';
          from += RESTART, test.restarts++) {
         for (int i = 0; i < PROFILES; i++)

@@ -77,6 +77,7 @@ static struct toy {
     struct snapshots *pool;
     struct sampler sampler; /* of the step that runs */
     uint8_t weights;        /* another number is another network */
+    int32_t step_tokens;    /* 0: SPAN_TOKENS_MAX */
     struct step_entry entries[STEPS_MAX];
 } toy = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -142,6 +143,12 @@ const struct model_config *model_config(const struct model *model)
 {
     ASSERT(model->alive);
     return &TOY_CONFIG;
+}
+
+int32_t model_step_tokens(const struct model *model)
+{
+    ASSERT(model->alive);
+    return toy.step_tokens > 0 ? toy.step_tokens : SPAN_TOKENS_MAX;
 }
 
 uint32_t model_life(const struct model *model)
@@ -328,7 +335,7 @@ void snapshot_drop_block(struct snapshots *p, int32_t slot)
 void snapshot_save_tail(struct snapshots *p, int32_t slot, const struct sequence *s, int32_t length)
 {
     ASSERT(slot >= 0 && slot < 64 && length % SNAPSHOT_TOKENS == 0 && length <= s->n);
-    ASSERT(s->n - length < STEP_TOKENS_MAX);
+    ASSERT(s->n - length < SPAN_TOKENS_MAX);
     p->tails[slot] = s->hashes[length];
 }
 
@@ -470,7 +477,7 @@ void model_step(struct model *model, const struct profile *profile, const struct
         for (int32_t at = s->n / SNAPSHOT_TOKENS; at <= (s->n + g->n - 1) / SNAPSHOT_TOKENS; at++)
             s->pages[at] = s->pages[at] == PAGE_NONE ? toy.n_pages++ : s->pages[at];
         total += g->n;
-        ASSERT(total <= STEP_TOKENS_MAX && toy.n_entries < STEPS_MAX);
+        ASSERT(total <= model_step_tokens(model) && toy.n_entries < STEPS_MAX);
         toy.entries[toy.n_entries++] = (struct step_entry){toy.steps, s->number, g->n, s->n};
         for (int32_t t = 0; t < g->n; t++) {
             ASSERT(g->ids[t] >= 0 && g->ids[t] < VOCAB);

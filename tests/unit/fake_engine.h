@@ -151,6 +151,12 @@ int32_t engine_context_max(const struct engine *engine)
     return FAKE_CONTEXT;
 }
 
+int32_t engine_step_tokens(const struct engine *engine)
+{
+    (void)engine;
+    return SPAN_TOKENS_MAX;
+}
+
 const struct model_config *engine_model_config(const struct engine *engine)
 {
     static const struct model_config ROW = {.name = "demo", .vocab_size = 4096};

@@ -186,10 +186,10 @@ static void check_edges(int32_t length, int32_t step, uint64_t seed, int32_t wan
 static void test_edges(void **state)
 {
     (void)state;
-    check_edges(2048, STEP_TOKENS_MAX, 1, 7); /* the eighth edge is the end */
-    check_edges(2048, STEP_TOKENS_MAX / 4, 2, 29);
-    check_edges(4096, STEP_TOKENS_MAX / 2, 3, 30);
-    check_edges(200, STEP_TOKENS_MAX, 4, 0);
+    check_edges(2048, SPAN_TOKENS_MAX, 1, 7); /* the eighth edge is the end */
+    check_edges(2048, SPAN_TOKENS_MAX / 4, 2, 29);
+    check_edges(4096, SPAN_TOKENS_MAX / 2, 3, 30);
+    check_edges(200, SPAN_TOKENS_MAX, 4, 0);
 }
 
 /* Where steps are shorter than facts or more than there is room for, some edges go without. */

@@ -245,9 +245,9 @@ static void test_cancel_in_prefill(void **state)
     toy_release();
     client_wait_end(c);
     assert_int_equal(c->reason, END_CANCELLED);
-    assert_int_equal(c->done, STEP_TOKENS_MAX);
+    assert_int_equal(c->done, SPAN_TOKENS_MAX);
     assert_int_equal(toy.steps, 1);
-    assert_int_equal(converse(engine, &r), STEP_TOKENS_MAX); /* what was fed serves the retry */
+    assert_int_equal(converse(engine, &r), SPAN_TOKENS_MAX); /* what was fed serves the retry */
     engine_end(engine);
     client_destroy(c);
 }

@@ -63,7 +63,7 @@ static void expect(struct model *model, const struct engine_request *r, int32_t 
     float *logits = calloc((size_t)vocab_size, sizeof *logits);
     struct sampler sampler;
     sampler_init(&sampler, vocab_size);
-    feed(model, s, r->ids, r->n_ids, STEP_TOKENS_MAX, logits);
+    feed(model, s, r->ids, r->n_ids, SPAN_TOKENS_MAX, logits);
     for (int32_t i = 0; i < r->tokens_max; i++) {
         answer[i] = sampler_pick(&sampler, logits, &r->sampling, (uint64_t)(r->n_ids + i));
         assert_int_not_equal(answer[i], SAMPLE_FAULT);
@@ -128,16 +128,16 @@ static void test_logits(void **state)
     say(&h, 1, 161, vocab_size);
     float *cold = malloc(bytes), *continued = malloc(bytes), *shifted = malloc(bytes);
     struct sequence *s = open_sequence(model);
-    feed(model, s, h.ids, h.n, STEP_TOKENS_MAX, cold);
+    feed(model, s, h.ids, h.n, SPAN_TOKENS_MAX, cold);
     sequence_reset(s);
     feed(model, s, h.ids, 130, 64, continued);
     feed(model, s, h.ids + 130, 20, 1, continued);
-    feed(model, s, h.ids + 150, 11, STEP_TOKENS_MAX, continued);
+    feed(model, s, h.ids + 150, 11, SPAN_TOKENS_MAX, continued);
     assert_memory_equal(cold, continued, bytes);
     /* Negative control: one token missing from the middle shows. */
     sequence_reset(s);
     feed(model, s, h.ids, 130, 64, shifted);
-    feed(model, s, h.ids + 131, 30, STEP_TOKENS_MAX, shifted);
+    feed(model, s, h.ids + 131, 30, SPAN_TOKENS_MAX, shifted);
     assert_memory_not_equal(cold, shifted, bytes);
     sequence_destroy(s);
     free(cold);

@@ -94,7 +94,7 @@ static void test_deadline(void **state)
     assert_int_equal(waiting->reason, END_DEADLINE);
     assert_int_equal(waiting->n_prefill, 0);
     check_answer(patient, &r);
-    assert_int_equal(patient->reused, STEP_TOKENS_MAX);
+    assert_int_equal(patient->reused, SPAN_TOKENS_MAX);
     struct engine_stats stats;
     engine_stats_get(engine, &stats);
     assert_int_equal(stats.running + stats.waiting, 0);

@@ -157,8 +157,8 @@ static void test_rows(void **state)
     }
     engine_stats_get(engine, &stats);
     assert_int_equal(stats.prefix_blocks, 0);
-    static const int32_t MOST[PREFILL_CHUNK_VALUES] = {STEP_TOKENS_MAX, STEP_TOKENS_MAX / 4,
-                                                       STEP_TOKENS_MAX / 16};
+    static const int32_t MOST[PREFILL_CHUNK_VALUES] = {SPAN_TOKENS_MAX, SPAN_TOKENS_MAX / 4,
+                                                       SPAN_TOKENS_MAX / 16};
     for (int i = 0; i < PREFILL_CHUNK_VALUES; i++) {
         struct profile chunk = with(ROW_PREFILL_CHUNK, i);
         r.profile = &chunk;

@@ -21,6 +21,7 @@ static const struct link_limits LIMITS = {
     .timelines = {{64, 40, 38}, {64, 7, 7}, {64, 0, 0}, {512, 256, 256}, {512, 0, 0}},
     .pools = {{3, 2}},
     .vocab = 500,
+    .step_tokens = SPAN_TOKENS_MAX,
     .layers = 6,
     .drafts = true};
 
@@ -120,7 +121,7 @@ static void assert_piece(const struct link_step *step)
     if (step->kind == LINK_LOAD)
         assert_true(g->length == 0 && g->drafted == 0);
     else if (step->tail)
-        assert_true(g->length - step->at < STEP_TOKENS_MAX);
+        assert_true(g->length - step->at < SPAN_TOKENS_MAX);
 }
 
 static void assert_runs(const struct link_step *step)
@@ -135,7 +136,7 @@ static void assert_runs(const struct link_step *step)
     }
     if (step->kind == LINK_EXPERTS)
         rows = step->n_ids;
-    assert_true(rows <= STEP_TOKENS_MAX && rows == step->n_ids);
+    assert_true(rows <= SPAN_TOKENS_MAX && rows == step->n_ids);
     for (int64_t i = 0; i < rows; i++)
         assert_in_range(step->ids[i], 0, 499);
     if (step->kind == LINK_LAYER || step->kind == LINK_EXPERTS)
@@ -227,6 +228,33 @@ static void test_step_fields(void **state)
     assert_string_equal(link_step_wrong(&step, &LIMITS), "length"); /* further back than a window */
 }
 
+/* As many tokens as the backend takes, and never more rows of logits than an answer has room for.
+ */
+static void test_step_tokens(void **state)
+{
+    (void)state;
+    struct link_limits wide = LIMITS;
+    wide.step_tokens = STEP_TOKENS_MAX;
+    struct link_step step = good_step(LINK_STEP);
+    step.n_segments = 1;
+    step.segments[0] = (struct link_segment){4, 0, 0, 300, 0, LEG_PREFILL, LINK_WANT_LAST, 1, 0};
+    step.n_ids = 300;
+    assert_string_equal(link_step_wrong(&step, &LIMITS), "n_ids");
+    assert_null(link_step_wrong(&step, &wide));
+    step.segments[0].flags = LINK_WANT_ALL;
+    assert_string_equal(link_step_wrong(&step, &wide), "flags");
+    step.segments[0].n = step.n_ids = LOGITS_ROWS_MAX;
+    assert_null(link_step_wrong(&step, &wide));
+    step.n_segments = 2;
+    step.segments[1] = (struct link_segment){2, 0, 0, 1, 0, LEG_DECODE, LINK_WANT_LAST, 0, 0};
+    step.n_ids++;
+    assert_string_equal(link_step_wrong(&step, &wide), "flags");
+    step = good_step(LINK_LAYER); /* given rows are of one span */
+    step.segments[0] = (struct link_segment){4, 0, 0, 300, 0, LEG_PREFILL, 0, 0, 0};
+    step.n_ids = 300;
+    assert_string_equal(link_step_wrong(&step, &wide), "n_ids");
+}
+
 static void test_head_bytes(void **state)
 {
     (void)state;
@@ -307,7 +335,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_head_bytes),  cmocka_unit_test(test_step_bytes),
         cmocka_unit_test(test_pick_bytes),  cmocka_unit_test(test_step_fields),
-        cmocka_unit_test(test_board_bytes),
+        cmocka_unit_test(test_step_tokens), cmocka_unit_test(test_board_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,10 +67,10 @@ static int setup(void **state)
         seed = seed * 1664525 + 1013904223;
         test.ids[i] = (int32_t)(seed >> 8) % VOCAB;
     }
-    feed(test.s, STEP_TOKENS_MAX, test.cold);
+    feed(test.s, SPAN_TOKENS_MAX, test.cold);
     feed_draft(test.s, test.draft);
-    feed(test.s, TOKENS - STEP_TOKENS_MAX, test.cold + (int64_t)STEP_TOKENS_MAX * VOCAB);
-    feed_draft(test.s, test.draft + (int64_t)STEP_TOKENS_MAX * VOCAB);
+    feed(test.s, TOKENS - SPAN_TOKENS_MAX, test.cold + (int64_t)SPAN_TOKENS_MAX * VOCAB);
+    feed_draft(test.s, test.draft + (int64_t)SPAN_TOKENS_MAX * VOCAB);
     return 0;
 }
 
@@ -276,8 +276,8 @@ static void test_draft_skip(void **state)
     (void)state;
     int32_t from = TOKENS - 150, seen = from + SLIDING_WINDOW - 1;
     sequence_reset(test.s);
-    feed(test.s, STEP_TOKENS_MAX, NULL);
-    feed(test.s, TOKENS - STEP_TOKENS_MAX, NULL);
+    feed(test.s, SPAN_TOKENS_MAX, NULL);
+    feed(test.s, TOKENS - SPAN_TOKENS_MAX, NULL);
     sequence_draft_skip(test.s, from);
     assert_int_equal(sequence_draft_length(test.s), from);
     feed_draft(test.s, test.got);
@@ -294,9 +294,9 @@ static void test_draft_rewind(void **state)
     (void)state;
     int32_t from = TOKENS - 100;
     sequence_reset(test.s);
-    feed(test.s, STEP_TOKENS_MAX, NULL);
+    feed(test.s, SPAN_TOKENS_MAX, NULL);
     feed_draft(test.s, test.got);
-    feed(test.s, TOKENS - STEP_TOKENS_MAX, NULL);
+    feed(test.s, TOKENS - SPAN_TOKENS_MAX, NULL);
     feed_draft(test.s, test.got);
     sequence_draft_rewind(test.s, from);
     assert_int_equal(sequence_draft_length(test.s), from);

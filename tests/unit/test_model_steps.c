@@ -88,7 +88,7 @@ static void chunkings(enum profile_column column, int32_t n, const int32_t *piec
     float *whole_draft = take_logits(n), *draft = take_logits(n);
     int32_t ids[TOKENS];
     ids_fill(ids, n, 1);
-    run(model, profile, LEG_PREFILL, s, ids, n, n < STEP_TOKENS_MAX ? n : STEP_TOKENS_MAX, whole,
+    run(model, profile, LEG_PREFILL, s, ids, n, n < SPAN_TOKENS_MAX ? n : SPAN_TOKENS_MAX, whole,
         whole_draft);
     for (int i = 0; i < n_pieces; i++) {
         sequence_reset(s);

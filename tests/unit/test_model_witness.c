@@ -71,8 +71,8 @@ static void feed(const struct profile *profile, int32_t n, float *logits, enum l
 static void run(const struct profile *profile)
 {
     sequence_reset(test.s);
-    feed(profile, STEP_TOKENS_MAX, NULL, LEG_PREFILL);
-    feed(profile, PROMPT - STEP_TOKENS_MAX, test.logits[0], LEG_PREFILL);
+    feed(profile, SPAN_TOKENS_MAX, NULL, LEG_PREFILL);
+    feed(profile, PROMPT - SPAN_TOKENS_MAX, test.logits[0], LEG_PREFILL);
     for (int i = 0; i < DECODED; i++)
         feed(profile, 1, test.logits[1], LEG_DECODE);
     sequence_draft_skip(test.s, PROMPT);

@@ -92,6 +92,12 @@ void engine_profiles_apart(struct engine *engine, bool apart)
     world.drained = apart;
 }
 
+int32_t engine_step_tokens(const struct engine *engine)
+{
+    (void)engine;
+    return SPAN_TOKENS_MAX;
+}
+
 const struct model_config *engine_model_config(const struct engine *engine)
 {
     static const struct model_config CONFIG = {.name = "played", .vocab_size = 64};

@@ -85,6 +85,7 @@ static int lie(const char *what)
     if (strcmp(what, "lie:loads") == 0)
         pause();
     strcpy(link->config, strcmp(what, "lie:config") == 0 ? "nobody" : "demo");
+    link->step_tokens = strcmp(what, "lie:tokens") == 0 ? STEP_TOKENS_MAX + 1 : SPAN_TOKENS_MAX;
     memset(link->reason, '\n', sizeof link->reason); /* neither text nor an end */
     memset(&link->board.gauges, 0xff, sizeof link->board.gauges);
     link->board.gauges.n = RANKS_MAX;
@@ -114,6 +115,7 @@ static void test_lies(void **state)
         {"lie:exit", "ended with status 3: no reason given"},
         {"lie:loads", "hangs: no model loaded"},
         {"lie:config", "no known configuration"},
+        {"lie:tokens", "no steps of 1025 tokens"},
         {"lie:state", "does not serve: ????"},
         {"lie:number", "answered another step"},
         {"lie:done", "answered another step"},
@@ -637,6 +639,7 @@ static void test_any_steps(void **state)
         .isa = ISA_BASELINE, .threads = 1, .worker = "/proc/self/exe"};
     assert_int_equal(remote_open(MODEL_DIR, &options, &r, &err), OK);
     limits.layers = remote_config(r)->num_hidden_layers;
+    limits.step_tokens = remote_step_tokens(r);
     random_state = 7;
     for (int32_t n = 0, tries = 0; n < STEPS; tries++) {
         assert_true(tries < TRIES);

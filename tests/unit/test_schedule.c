@@ -21,7 +21,8 @@ static uint32_t random_below(uint32_t n)
 }
 
 /* What is wrong with a choice, or NULL: the promises of schedule.h, written a second way. */
-static const char *wrong(const struct schedule_slot *slots, int n, const int32_t *take, int32_t sum)
+static const char *wrong(const struct schedule_slot *slots, int n, int32_t step_tokens,
+                         const int32_t *take, int32_t sum)
 {
     int32_t total = 0, prefill = 0, wanted = 0, least = INT32_MAX, most = 0;
     bool decode = false;
@@ -43,8 +44,8 @@ static const char *wrong(const struct schedule_slot *slots, int n, const int32_t
         if (take[i] > most)
             most = take[i];
     }
-    int32_t cap = decode ? STEP_PREFILL_MIXED_MAX : STEP_TOKENS_MAX;
-    if (total != sum || total > STEP_TOKENS_MAX)
+    int32_t cap = decode ? STEP_PREFILL_MIXED_MAX : step_tokens;
+    if (total != sum || total > step_tokens)
         return "the sum";
     if (prefill != (wanted < cap ? wanted : cap))
         return "budget left over or exceeded";
@@ -56,11 +57,14 @@ static const char *wrong(const struct schedule_slot *slots, int n, const int32_t
 static void check(const struct schedule_slot *slots, int n)
 {
     int32_t take[SESSIONS_MAX];
-    memset(take, 0x5a, sizeof take);
-    int32_t sum = schedule_step(slots, n, take);
-    const char *what = wrong(slots, n, take, sum);
-    if (what != NULL)
-        fail_msg("%s, %d slots, first %d/%d", what, n, slots[0].prefill, slots[0].decode);
+    for (int32_t tokens = SPAN_TOKENS_MAX; tokens <= STEP_TOKENS_MAX; tokens *= 2) {
+        memset(take, 0x5a, sizeof take);
+        int32_t sum = schedule_step(slots, n, tokens, take);
+        const char *what = wrong(slots, n, tokens, take, sum);
+        if (what != NULL)
+            fail_msg("%s, %d slots, first %d/%d, %d tokens", what, n, slots[0].prefill,
+                     slots[0].decode, tokens);
+    }
 }
 
 static void test_nothing(void **state)
@@ -68,8 +72,8 @@ static void test_nothing(void **state)
     (void)state;
     struct schedule_slot slots[3] = {{0}};
     int32_t take[3];
-    assert_int_equal(schedule_step(slots, 0, take), 0);
-    assert_int_equal(schedule_step(slots, 3, take), 0);
+    assert_int_equal(schedule_step(slots, 0, SPAN_TOKENS_MAX, take), 0);
+    assert_int_equal(schedule_step(slots, 3, SPAN_TOKENS_MAX, take), 0);
     assert_int_equal(take[0] | take[1] | take[2], 0);
 }
 
@@ -91,7 +95,7 @@ static void test_known(void **state)
     /* clang-format on */
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         int32_t take[3];
-        schedule_step(CASES[i].slots, 3, take);
+        schedule_step(CASES[i].slots, 3, SPAN_TOKENS_MAX, take);
         assert_memory_equal(take, CASES[i].take, sizeof take);
     }
 }
@@ -142,12 +146,12 @@ static void test_drains(void **state)
         {.prefill = 1000}, {.prefill = 1}, {.prefill = 300}, {.prefill = 77}, {.prefill = 2000}};
     int32_t take[5];
     int steps = 0;
-    while (schedule_step(slots, 5, take) > 0) {
+    while (schedule_step(slots, 5, SPAN_TOKENS_MAX, take) > 0) {
         for (int i = 0; i < 5; i++)
             slots[i].prefill -= take[i];
         steps++;
     }
-    assert_int_equal(steps, (1000 + 1 + 300 + 77 + 2000 + STEP_TOKENS_MAX - 1) / STEP_TOKENS_MAX);
+    assert_int_equal(steps, (1000 + 1 + 300 + 77 + 2000 + SPAN_TOKENS_MAX - 1) / SPAN_TOKENS_MAX);
 }
 
 /* However many want a step, a profile is served in one of as many steps as there are profiles. */
@@ -164,7 +168,7 @@ static void test_profiles(void **state)
                 slots[i].decode = i % 2 == 0;
                 slots[i].prefill = slots[i].decode ? 0 : 1000;
             }
-            assert_true(schedule_step(slots, 9, take) > 0);
+            assert_true(schedule_step(slots, 9, SPAN_TOKENS_MAX, take) > 0);
             uint64_t served = UINT64_MAX;
             for (int i = 0; i < 9; i++) {
                 if (take[i] > 0 && served == UINT64_MAX)
@@ -185,12 +189,13 @@ static void test_negative_control(void **state)
     (void)state;
     const struct schedule_slot slots[3] = {{.prefill = 50}, {.decode = true}, {.prefill = 50}};
     const int32_t good[3] = {32, 1, 32};
-    assert_null(wrong(slots, 3, good, 65));
+    assert_null(wrong(slots, 3, SPAN_TOKENS_MAX, good, 65));
     static const int32_t BAD[][3] = {{32, 0, 32}, {51, 1, 13}, {64, 1, 0},
                                      {34, 1, 30}, {31, 1, 32}, {33, 1, 32}};
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++)
-        assert_non_null(wrong(slots, 3, BAD[i], BAD[i][0] + BAD[i][1] + BAD[i][2]));
-    assert_non_null(wrong(slots, 3, good, 64));
+        assert_non_null(
+            wrong(slots, 3, SPAN_TOKENS_MAX, BAD[i], BAD[i][0] + BAD[i][1] + BAD[i][2]));
+    assert_non_null(wrong(slots, 3, SPAN_TOKENS_MAX, good, 64));
 }
 
 /* ---- what timelines take ------------------------------------------------------------------- */
