@@ -105,7 +105,7 @@ void engine_destroy(struct engine *engine);
 /** Makes one engine of several with the same model and options (owned from here on): requests are
  * given to one of these groups each, and go on to another one that has a place when they wait; what
  * is said of profiles holds for all, and their numbers come together.  Work between steps runs in
- * the first.  Before the first request.
+ * the first, or in the group that is asked for it.  Before the first request.
  *  @param take  [n], 1 to GROUPS_MAX  @own engine_destroy */
 struct engine *engine_join(struct engine *const *take, int32_t n);
 /** How many groups an engine has, and one of them; alone it is its own. */

@@ -32,7 +32,8 @@ static const struct command COMMANDS[] = {
     {"audit", TARGET_ENGINE, ROLE_OPERATOR, "- list status history report diff pins key", false,
      "golden", "status",
      "all | soak | prove | prompt | floor | replay | logits | tools | recall | needle | rank "
-     "[--budget B] [--profile P] [--seed N] [--exclusive] | isolate --test T | status | abort | "
+     "[--budget B] [--profile P] [--seed N] [--group N] [--exclusive] | isolate --test T | status "
+     "| abort | "
      "history | report N | diff N N | list | schedule daily HH:MM BUDGET | schedule off | "
      "pin REQUEST-ID|next | pins | unpin REQUEST-ID|next | key | golden <FILE | no-golden",
      "whether the profile still remembers, and which row broke it"},

@@ -27,7 +27,7 @@ static bool refuse(struct call *call, const struct error *err)
 
 /* What may stand behind the word of an audit. */
 struct asked {
-    const char *budget, *profile, *test, *seed, *percent, *pinned, *items;
+    const char *budget, *profile, *test, *seed, *percent, *pinned, *items, *group;
     bool exclusive, cpu;
 };
 
@@ -38,7 +38,7 @@ static const struct {
     {"--budget", offsetof(struct asked, budget)},   {"--profile", offsetof(struct asked, profile)},
     {"--test", offsetof(struct asked, test)},       {"--seed", offsetof(struct asked, seed)},
     {"--percent", offsetof(struct asked, percent)}, {"--pinned", offsetof(struct asked, pinned)},
-    {"--items", offsetof(struct asked, items)},
+    {"--items", offsetof(struct asked, items)},     {"--group", offsetof(struct asked, group)},
 };
 
 static bool take_flags(struct call *call, struct asked *out)
@@ -102,6 +102,14 @@ static bool take_order(struct call *call, const struct asked *asked, struct audi
         buf_printf(&call->text, "--items: want a number from 1 to %d", INT32_MAX);
         return false;
     }
+    int32_t groups = engine_groups(call->scope->engine);
+    if (asked->group != NULL && !number_parse(asked->group, 1, groups, &out->group)) {
+        buf_printf(&call->text,
+                   "--group: want a number from 1 to %d; `gpu` shows what each is made of",
+                   (int)groups);
+        return false;
+    }
+    out->group -= asked->group != NULL;
     if (asked->profile != NULL &&
         !store_find(call->scope->profiles, asked->profile, &out->profile)) {
         buf_printf(&call->text, "no profile is named %s; `profile list` shows them",
@@ -140,12 +148,23 @@ static bool take_pinned(struct call *call, const struct asked *asked, struct aud
     return true;
 }
 
+/* Which of several groups an audit runs on: "" of one. */
+static const char *on_group(const struct call *call, const struct audit_order *order, char text[48])
+{
+    int32_t groups = engine_groups(call->scope->engine);
+    text[0] = '\0';
+    if (groups > 1)
+        snprintf(text, 48, " on group %d of %d", (int)order->group + 1, (int)groups);
+    return text;
+}
+
 static bool run_begin(struct call *call)
 {
     struct asked asked;
     struct audit_order order;
     struct recording pinned = {0};
     struct error err;
+    char group[48];
     int32_t id;
     if (!take_flags(call, &asked) || !take_order(call, &asked, &order) ||
         (asked.pinned != NULL && !take_pinned(call, &asked, &order, &pinned)))
@@ -156,10 +175,12 @@ static bool run_begin(struct call *call)
         return refuse(call, &err);
     }
     buf_printf(&call->text,
-               "audit %d runs: %s of %s, budget %s, seed %d%s; `audit status` says how far it is\n",
-               (int)id, order.what, order.profile.name, order.budget->name, (int)order.seed,
-               asked.exclusive ? ", exclusively" : "");
-    buf_printf(&call->data, "{\"id\": %d, \"seed\": %d}", (int)id, (int)order.seed);
+               "audit %d runs%s: %s of %s, budget %s, seed %d%s; `audit status` says how far it "
+               "is\n",
+               (int)id, on_group(call, &order, group), order.what, order.profile.name,
+               order.budget->name, (int)order.seed, asked.exclusive ? ", exclusively" : "");
+    buf_printf(&call->data, "{\"id\": %d, \"seed\": %d, \"group\": %d}", (int)id, (int)order.seed,
+               (int)order.group + 1);
     log_line(LOG_LEVEL_INFO, "audit", "%d begins: %s of %s, %s", (int)id, order.what,
              order.profile.name, order.budget->name);
     return true;
@@ -275,14 +296,15 @@ static bool run_status(struct call *call)
 {
     struct auditor_status s;
     struct buf schedule = {0};
+    char group[48];
     auditor_status_get(call->scope->auditor, &s);
     schedule_print(&s.schedule, &schedule);
     if (s.id == 0)
         buf_puts(&call->text, "no audit runs\n");
     else
-        buf_printf(&call->text, "audit %d (%s of %s, %s%s) runs for %lld s: %s, %d of %d done\n",
+        buf_printf(&call->text, "audit %d (%s of %s, %s%s) runs%s for %lld s: %s, %d of %d done\n",
                    (int)s.id, s.order.what, s.order.profile.name, s.order.budget->name,
-                   s.exclusive ? ", exclusively" : "",
+                   s.exclusive ? ", exclusively" : "", on_group(call, &s.order, group),
                    (long long)(time(NULL) - (time_t)s.started_s), s.step, s.done, s.steps);
     buf_printf(&call->text, "schedule: %s; %llu ended since the start, %llu of them alarms\n",
                buf_cstr(&schedule), (unsigned long long)s.audits, (unsigned long long)s.alarms);
@@ -558,6 +580,6 @@ bool run_audit(struct call *call)
     buf_puts(&call->text, "audit ");
     audit_order_words(&call->text);
     buf_puts(&call->text, " [--budget B] [--profile P] [--seed N] [--test T] [--percent N] "
-                          "[--pinned REQUEST-ID] [--exclusive]");
+                          "[--pinned REQUEST-ID] [--group N] [--exclusive]");
     return false;
 }

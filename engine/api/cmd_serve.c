@@ -311,14 +311,12 @@ static void open_audits(struct box *box, const struct flags *flags)
     struct error err;
     if (flags->audits == NULL)
         return;
-    const struct auditor_options options = {.engine = box->engine,
-                                            .text = {box->tokenizer, &box->api.tokens},
-                                            .proving = {.render = api_probe_render,
-                                                        .render_user = &box->api,
-                                                        .serve = served_run,
-                                                        .serve_user = engine_group(box->engine, 0)},
-                                            .folder = flags->audits,
-                                            .model = flags->model};
+    const struct auditor_options options = {
+        .engine = box->engine,
+        .text = {box->tokenizer, &box->api.tokens},
+        .proving = {.render = api_probe_render, .render_user = &box->api, .serve = served_run},
+        .folder = flags->audits,
+        .model = flags->model};
     if (auditor_start(&options, &box->auditor, &err) != OK)
         log_line(LOG_LEVEL_ERROR, "audit", "no audits: %s", err.text);
     else

@@ -41,11 +41,12 @@ struct auditor {
     struct archive *archive; /* owns */
     struct golden_model model;
     char schedule_path[PATH_BYTES];
-    struct lab lab;   /* of the thread */
-    int64_t next_ms;  /* of the thread: a piece waits until then while requests are there */
-    bool interrupted; /* of the thread: the last audit did not come to an end */
-    int again;        /* of the thread: so often in a row */
-    bool cleaning;    /* of the thread: work is let through whatever was asked */
+    struct engine *group; /* borrows; of the thread: that the audit runs on */
+    struct lab lab;       /* of the thread */
+    int64_t next_ms;      /* of the thread: a piece waits until then while requests are there */
+    bool interrupted;     /* of the thread: the last audit did not come to an end */
+    int again;            /* of the thread: so often in a row */
+    bool cleaning;        /* of the thread: work is let through whatever was asked */
     pthread_t thread;
 
     pthread_mutex_t lock; /* protects all below */
@@ -81,7 +82,7 @@ static void wait_ms(struct auditor *a, int64_t ms)
 static bool requests_are_there(struct auditor *a)
 {
     struct engine_stats stats;
-    engine_stats_get(a->options.engine, &stats);
+    engine_stats_get(a->group, &stats);
     return stats.running + stats.waiting > 0;
 }
 
@@ -119,7 +120,7 @@ static bool run_in_turn(void *host, engine_work_fn *work, void *user)
     struct timed timed = {.work = work, .user = user};
     if (!a->cleaning && !wait_for_turn(a))
         return false;
-    bool ran = engine_between_steps(a->options.engine, run_timed, &timed);
+    bool ran = engine_between_steps(a->group, run_timed, &timed);
     a->next_ms = clock_ms() + timed.ms * (100 - AUDIT_SHARE_PERCENT) / AUDIT_SHARE_PERCENT;
     return ran;
 }
@@ -127,7 +128,7 @@ static bool run_in_turn(void *host, engine_work_fn *work, void *user)
 /* ---- reports --------------------------------------------------------------------------------- */
 
 /* The member "run" of a new report. */
-static void put_run(struct json_object *report, const struct order *order)
+static void put_run(struct json_object *report, const struct order *order, int32_t groups)
 {
     struct json_object *run = json_object_new_object();
     bool searches = strcmp(order->what.what, "isolate") == 0;
@@ -142,6 +143,10 @@ static void put_run(struct json_object *report, const struct order *order)
     json_set(run, "percent", json_object_new_int(order->what.percent));
     json_set(run, "exclusive", json_object_new_boolean(order->exclusive));
     json_set(run, "cpu", json_object_new_boolean(order->what.cpu));
+    if (groups > 1) {
+        json_set(run, "group", json_object_new_int(order->what.group + 1));
+        json_set(run, "groups", json_object_new_int(groups));
+    }
     json_set(run, "starts", json_object_new_int(0));
     json_set(report, "run", run);
 }
@@ -170,22 +175,25 @@ static bool order_of(struct auditor *a, struct json_object *report, struct order
     struct json_object *run = report_member(report, "run");
     struct error err;
     const char *test = report_string(run, "test");
-    struct json_object *engine = report_member(report, "engine");
+    struct json_object *engine = report_member(report, "engine"),
+                       *group = report_member(run, "group");
     *out = (struct order){
         .id = json_object_get_int(report_member(run, "id")),
         .what = {.budget = audit_budget(report_string(report, "budget")),
                  .seed = json_object_get_int(report_member(report, "seed")),
                  .items = json_object_get_int(report_member(report, "items")),
                  .percent = json_object_get_int(report_member(run, "percent")),
-                 .cpu = json_object_get_boolean(report_member(run, "cpu"))},
+                 .cpu = json_object_get_boolean(report_member(run, "cpu")),
+                 .group = group == NULL ? 0 : json_object_get_int(group) - 1},
         .exclusive = json_object_get_boolean(report_member(run, "exclusive")),
         .scheduled = strcmp(report_string(run, "by"), "schedule") == 0,
         .started_s = json_object_get_int64(report_member(run, "time_s")),
     };
     /* What was pinned went with the memory that it was in. */
     return report_member(run, "pinned") == NULL && out->what.budget != NULL &&
-           starts_of(report) < AUDIT_STARTS_MAX && out->what.percent >= AUDIT_PERCENT_MIN &&
-           out->what.percent <= 100 &&
+           starts_of(report) < AUDIT_STARTS_MAX && out->what.group >= 0 &&
+           out->what.group < engine_groups(a->options.engine) &&
+           out->what.percent >= AUDIT_PERCENT_MIN && out->what.percent <= 100 &&
            audit_order_what(&out->what, report_string(run, "what"), test[0] == '\0' ? NULL : test,
                             &err) == OK &&
            audit_report_profile(report_member(report, "profile"), &out->what.profile) &&
@@ -382,7 +390,10 @@ static void audit_run(struct auditor *a)
     order->report = NULL;
     if (order->what.pinned != NULL)
         w.order.given = given = given_of_prompt(&order->pinned.prompt, &a->options.text);
-    lab_open_engine(&a->lab, a->options.engine);
+    a->group = engine_group(a->options.engine, order->what.group);
+    if (w.proving.serve != NULL)
+        w.proving.serve_user = a->group;
+    lab_open_engine(&a->lab, a->group);
     a->lab.run = run_in_turn;
     a->lab.host = a;
     a->next_ms = 0;
@@ -395,7 +406,7 @@ static void audit_run(struct auditor *a)
     if (status == OK)
         status = audit_work_open(&w, engine_context_max(a->options.engine), &err);
     if (w.report != NULL && !again)
-        put_run(w.report, order);
+        put_run(w.report, order, engine_groups(a->options.engine));
     if (status != OK)
         log_line(LOG_LEVEL_ERROR, "audit", "%d: %s", (int)order->id, err.text);
     if (w.report != NULL) { /* else it has not even begun */
@@ -415,7 +426,8 @@ static void audit_run(struct auditor *a)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Gives the audit that the schedule wants, when it is time.  Under the lock. */
+/* Gives the audit that the schedule wants, when it is time; each group has its turn.  Under the
+ * lock. */
 static void schedule_look(struct auditor *a)
 {
     int64_t now_s = (int64_t)time(NULL);
@@ -423,8 +435,10 @@ static void schedule_look(struct auditor *a)
         !schedule_due(&a->schedule, a->scheduled_s, now_s))
         return;
     a->scheduled_s = now_s;
-    a->order = (struct order){.id = archive_next_id(a->archive),
+    int32_t id = archive_next_id(a->archive);
+    a->order = (struct order){.id = id,
                               .what = {.budget = a->schedule.budget,
+                                       .group = id % engine_groups(a->options.engine),
                                        .reference = *profile_builtin_at(PROFILE_REFERENCE),
                                        .seed = (int32_t)randombytes_uniform(INT32_MAX),
                                        .percent = 100},
@@ -443,7 +457,7 @@ static void wait_for_network(struct auditor *a)
         return;
     do {
         wait_ms(a, AUDIT_AGAIN_MS);
-        engine_stats_get(a->options.engine, &stats);
+        engine_stats_get(engine_group(a->options.engine, a->order.what.group), &stats);
     } while (stats.lost && !a->stopping && !a->abort);
 }
 
@@ -464,6 +478,7 @@ static void *run(void *context)
         recording_clear(&a->order.pinned);
         a->order = (struct order){0};
         a->step = NULL;
+        a->done = a->steps = 0;
         a->abort = false;
         /* A network that was lost comes back without a restart.  Counted here as well: on a disk
          * that is full the report does not count. */

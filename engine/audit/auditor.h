@@ -26,7 +26,7 @@ struct auditor_options {
     struct engine *engine;  /* borrows */
     struct audit_text text; /* borrows */
     struct proof_options
-        proving;        /* what renders and serves for the proof; the profile is set here */
+        proving; /* what renders and serves for the proof; profile and serve_user are set here */
     const char *folder; /* of archive.h; borrows */
     const char *model;  /* folder of the weights, which an order with `cpu` opens; borrows */
 };

@@ -105,10 +105,20 @@ static void put_head(struct json_object *report, struct buf *out)
     if (strcmp(report_string(engine, "computes"), "a worker") == 0)
         buf_puts(out,
                  "computed by a worker: nobody looks into its layers, so that none is named\n");
+    struct json_object *gpus = report_member(engine, "gpus");
+    if (gpus != NULL && report_count(gpus) > 0) {
+        buf_puts(out, "on GPU ");
+        put_names(gpus, ", ", out);
+        buf_printf(out, "; driver %s\n", report_string(engine, "driver"));
+    }
     struct json_object *run = report_member(report, "run");
     if (run != NULL)
-        buf_printf(out, "audit %.0f, %s, asked for by the %s\n", report_number(run, "id"),
+        buf_printf(out, "audit %.0f, %s, asked for by the %s", report_number(run, "id"),
                    report_string(run, "state"), report_string(run, "by"));
+    if (run != NULL && report_member(run, "group") != NULL)
+        buf_printf(out, ", on group %.0f of %.0f alone", report_number(run, "group"),
+                   report_number(run, "groups"));
+    buf_puts(out, run != NULL ? "\n" : "");
     buf_printf(out, "profile %s (%s) against %s (%s), budget %s, seed %.0f, %.0f s\n",
                report_string(profile, "name"), report_string(profile, "hash"),
                report_string(reference, "name"), report_string(reference, "hash"),

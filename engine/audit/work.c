@@ -164,7 +164,7 @@ bool audit_engine_is(struct json_object *engine, const char *model, const char *
 struct computer {
     const char *isa;
     bool worker, gpus;
-    struct gauges gauges; /* where there are GPUs */
+    struct gauges gauges; /* where there are GPUs: all of the machine */
 };
 
 static void ask_computer(void *user, struct model *model)
@@ -182,8 +182,14 @@ static void put_computer(const struct computer *c, struct json_object *engine)
     if (!c->gpus)
         return;
     struct json_object *gpus = json_object_new_array();
-    for (int32_t i = 0; i < c->gauges.n; i++)
-        json_object_array_add(gpus, json_object_new_string(c->gauges.gpu[i].name));
+    for (int32_t i = 0; i < c->gauges.n; i++) {
+        const struct gpu_gauges *gpu = &c->gauges.gpu[i];
+        char text[GAUGE_BUS_BYTES + GAUGE_NAME_BYTES];
+        snprintf(text, sizeof text, "%s %s", gpu->bus, gpu->name);
+        if (gpu->value[GAUGE_RANK] !=
+            GAUGE_UNKNOWN) /* the others compute something else, or nothing */
+            json_object_array_add(gpus, json_object_new_string(text));
+    }
     json_set(engine, "gpus", gpus);
     json_set(engine, "driver", json_object_new_string(c->gauges.driver));
 }

@@ -24,6 +24,7 @@ struct audit_order {
     const struct recording *pinned;  /* borrows: the request that "replay" or "isolate" is of */
     int32_t percent;                 /* of the runs in which a flaky fault shows */
     bool cpu;                        /* logits are held against the CPU's network, too */
+    int32_t group;                   /* of an engine that has several, that it runs on; from 0 */
 };
 
 /** Takes the word of an order, and for "isolate" its test (else NULL).

@@ -1,14 +1,14 @@
 """Planted faults: engines with one seeded defect each, and what the audit makes of them.
 
-    planted.py [--json FILE] [--workers N] [--build] [NAME...]
+    planted.py [--json FILE [--resume]] [--workers N] [--build] [NAME...]
 
 A defect is some replacements in copies of source files (harness.py), or a value of a row.  A defect in a row must
 be convicted by `isolate` with that row and no other, inside the bound of verdicts; of one in carried state
 the legs must be named; one in the prompt must be named there; a harmless change must be acquitted, with its
-figure.  Prints TAP as each search ends and a confusion table, which FILE has as JSON so far.  Searches run on a core each,
-as many at a time as there are cores.  What is built of this very engine is not built again: with --build nothing else is
+figure.  Prints TAP as each search ends and a confusion table, which FILE has as JSON so far; with --resume what FILE has of
+this very engine and defect is not searched again.  Searches run on a core each, as many at a time as there are cores.  What is built of this very engine is not built again: with --build nothing else is
 done, and a machine without a compiler can run the same command on what was built."""
-import argparse, concurrent.futures, json, os, signal, subprocess, sys, tempfile, threading, time
+import argparse, concurrent.futures, hashlib, json, os, signal, subprocess, sys, tempfile, threading, time
 import golden, harness
 from harness import Tap
 from planted_kinds import *  # noqa: F403
@@ -307,6 +307,12 @@ def control(_name, fault):
             "good": found["outcome"] == "no fault"}
 
 
+def made_of(fault):
+    """What a line was found on: the engine, and what was planted in it."""
+    with open(os.path.join(harness.ROOT, "build/engine"), "rb") as file:
+        return hashlib.sha256(file.read() + repr(fault).encode()).hexdigest()[:16]
+
+
 def attempt(name, fault):
     """One line of the table; what cannot be built or run is a line, too."""
     begin = time.monotonic()
@@ -315,7 +321,7 @@ def attempt(name, fault):
     except (RuntimeError, LookupError, ValueError, subprocess.SubprocessError) as error:
         got = {"harmful": not isinstance(fault, (Harmless, Good)), "flagged": "", "verdict": "BROKEN", "legs": "",
                "named": [[str(error)[-200:]]], "verdicts": 0, "bound": 0, "kl": None, "good": False}
-    return {**got, "seconds": round(time.monotonic() - begin, 1)}
+    return {**got, "seconds": round(time.monotonic() - begin, 1), "of": made_of(fault)}
 
 
 RUN = {Hidden: hidden_fault, Served: served_fault, Good: control, Row: row_fault, State: state_fault, Ranked: ranked_fault, Anchored: anchored_fault, Soaked: soak_fault, Proven: proof_fault, Prompt: prompt_fault, Harmless: harmless}
@@ -338,6 +344,7 @@ def show(table):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--json")
+    parser.add_argument("--resume", action="store_true")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--build", action="store_true")
     parser.add_argument("names", nargs="*")
@@ -351,8 +358,15 @@ def main():
         for name in names:
             tap.check(engine_of(name, everything[name]), f"built: {name}")
         return tap.end()
+    if args.resume and os.path.exists(args.json):
+        with open(args.json) as file:
+            table = {name: got for name, got in json.load(file).items()
+                     if name in names and got.get("of") == made_of(everything[name])}
+        for name, got in table.items():
+            tap.check(got["good"], f"{name}: {got['verdict']}, as it was found before")
+    left = sorted((name for name in names if name not in table), key=lambda n: -cost(everything[n]))
     with concurrent.futures.ThreadPoolExecutor(args.workers) as pool:
-        runs = {pool.submit(attempt, name, everything[name]): name for name in sorted(names, key=lambda n: -cost(everything[n]))}
+        runs = {pool.submit(attempt, name, everything[name]): name for name in left}
         for run in concurrent.futures.as_completed(runs):
             name, got = runs[run], run.result()
             table[name] = got

@@ -126,7 +126,7 @@ def scheduled(tap, box):
     status = box.until(lambda s: s["runs"] != 0, "the scheduled audit")
     box.ask("audit abort")
     box.ended()
-    run = box.ask("audit report")["run"]
+    run = box.ask(f"audit report {begun['id']}")["run"]
     tap.check(run["by"] == "schedule" and run["what"] == "all" and run["id"] == status["runs"], f"it is due: {run}")
     box.ask("audit schedule off")
     tap.check(not os.path.exists(os.path.join(box.audits, "schedule")), "off")
@@ -282,6 +282,40 @@ def lost(tap, folder):
     box.stop()
 
 
+def spent(pids):
+    """Time that each process has computed, in ticks."""
+    return [sum(map(int, open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[11:13])) for pid in pids]
+
+
+def grouped(tap, folder):
+    """Two groups: an audit runs on the one that it names, says so, and goes on there after a restart."""
+    box = Box(folder, "--worker", "build/engine", "--ranks", "1", "--groups", "2")
+    tasks = f"/proc/{box.process.pid}/task"
+    workers = sorted(int(pid) for task in os.listdir(tasks) for pid in open(f"{tasks}/{task}/children").read().split())
+    refused = box.answer("audit floor --group 3"), box.answer("audit floor --group 0")
+    tap.check(all(not a["ok"] and "--group: want a number from 1 to 2" in a["text"] for a in refused), "refused: groups that are not there")
+    for group in (2, 1):
+        before = spent(workers)
+        begun = box.answer(f"audit floor --budget quick --seed 7 --profile official --group {group}")
+        box.ended()
+        used = [now - was for was, now in zip(before, spent(workers))]
+        found = box.ask("audit report")
+        jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft7Validator)
+        text = box.answer("audit report")["text"]
+        tap.check(f"on group {group} of 2" in begun["text"] and begun["data"]["group"] == group and found["verdict"] == "PASS" and
+                  (found["run"]["group"], found["run"]["groups"]) == (group, 2) and f", on group {group} of 2 alone" in text,
+                  f"an audit on group {group}: {begun['text']} {found['run']}")
+        tap.check(used[group - 1] > 20 * max(used[2 - group], 1), f"that group's worker has computed it: {used} ticks")
+    begun = box.ask("audit floor --budget quick --seed 7 --profile official --group 2")
+    box.until(lambda s: s["runs"] == 0 or s["done"] == 1, "its first test")
+    box.stop(signal.SIGKILL)
+    box.start()
+    box.ended()
+    run = box.ask(f"audit report {begun['id']}")["run"]
+    tap.check((run["group"], run["starts"], run["state"]) == (2, 2, "finished"), f"it goes on where it was: {run}")
+    box.stop()
+
+
 def damaged(tap, box):
     box.stop()
     path = os.path.join(box.audits, "0000001.json")
@@ -324,6 +358,8 @@ def main():
         searched(tap, folder)
     with tempfile.TemporaryDirectory(prefix="v4box-box-") as folder:
         lost(tap, folder)
+    with tempfile.TemporaryDirectory(prefix="v4box-box-") as folder:
+        grouped(tap, folder)
     return tap.end()
 
 
