@@ -32,25 +32,43 @@ struct panel_stage {
 /* Shared memory of a block. */
 struct panel {
     struct panel_stage stage[PANEL_STAGES];
+    uint32_t row_at[PANEL_TOKENS]; /* chunks in front of each token's row */
     float4 sum[PANEL_WARPS][PANEL_HIGH * PANEL_TILES][WARP]; /* of the slices that are done */
 };
 
-/* Asks for a chunk of so many tokens' rows, by all of the block; nothing where chunk < 0. */
-static __device__ inline void panel_load(panel_stage &to, const tile_rows &rows, int cols,
-                                         int chunk, int tokens = PANEL_TOKENS)
-{
-    constexpr int UNITS_ROW = CHUNK / 8;
-    for (int i = (int)threadIdx.x; chunk >= 0 && i < tokens * UNITS_ROW; i += PANEL_WARPS * WARP) {
-        int token = i / UNITS_ROW, unit = i % UNITS_ROW;
-        copy_16(&to.x[token][unit_place(token, unit)],
-                rows.x.part[0] + (int64_t)rows.x_row[token] * cols + chunk * CHUNK + unit * 8);
+/* Where a thread of the block copies from, and to: the same unit of every so manieth token. */
+struct panel_copy {
+    static constexpr int UNITS_ROW = CHUNK / 8, STEP = PANEL_WARPS * WARP / UNITS_ROW;
+    static_assert(STEP % 2 == 0 && PANEL_TOKENS % STEP == 0,
+                  "one place for all of a thread's tokens");
+    const char *x, *scale;
+    int token, place, tokens;
+
+    __device__ inline void begin(const tile_rows &rows, int32_t cols, int of, uint32_t *row_at)
+    {
+        const int unit = (int)threadIdx.x % UNITS_ROW;
+        token = (int)threadIdx.x / UNITS_ROW, place = unit_place(token, unit), tokens = of;
+        x = (const char *)(rows.x.part[0] + unit * 8);
+        scale = (const char *)rows.x.scale;
+        if (threadIdx.x < PANEL_TOKENS)
+            row_at[threadIdx.x] = (uint32_t)(rows.x_row[threadIdx.x] * (cols / CHUNK));
+        __syncthreads();
     }
-    int token = (int)threadIdx.x;
-    if (chunk >= 0 && rows.x.scale != NULL && token < tokens)
-        copy_4(&to.scale[token],
-               rows.x.scale + (int64_t)rows.x_row[token] * (cols / CHUNK) + chunk);
-    copy_commit();
-}
+
+    /* Asks for a chunk of all tokens' rows, by all of the block; nothing where chunk < 0. */
+    __device__ inline void load(panel_stage &to, const uint32_t *row_at, int chunk) const
+    {
+#pragma unroll
+        for (int t = token; t < PANEL_TOKENS; t += STEP) {
+            if (chunk >= 0 && t < tokens)
+                copy_16(&to.x[t][place], x + (uint64_t)(row_at[t] + (uint32_t)chunk) * (2 * CHUNK));
+        }
+        int t = (int)threadIdx.x;
+        if (chunk >= 0 && t < tokens && scale != NULL)
+            copy_4(&to.scale[t], scale + (uint64_t)(row_at[t] + (uint32_t)chunk) * sizeof(float));
+        copy_commit();
+    }
+};
 
 /* One chunk of a warp's rows as stored. */
 template <enum store S> struct panel_rows {
@@ -116,24 +134,30 @@ static __device__ inline void panel_chunk(const panel_rows<S> &rows, const panel
             float2 x = make_float2(1, 1);
             if (S != STORE_BF16)
                 x = *(const float2 *)&stage.scale[(first + nt) * TILE_COLS + 2 * t];
+            x.x *= w_scale, x.y *= w_scale;
 #pragma unroll
             for (int i = 0; i < PANEL_HIGH * 4; i++) {
                 float *to = &acc[i / 4][first + nt][i % 4];
-                *to = fmaf(sum[i / 4][nt][i % 4], w_scale * (i % 2 ? x.y : x.x), *to);
+                *to = fmaf(sum[i / 4][nt][i % 4], i % 2 ? x.y : x.x, *to);
             }
         }
     }
 }
 
-/* The chunk after this one, slice by slice; negative behind the last. */
-static __device__ inline int panel_next(int chunk, int slices, int chunks)
-{
-    int slice = chunk % slices;
-    return chunk < 0                 ? chunk
-           : chunk + slices < chunks ? chunk + slices
-           : slice + 1 < slices      ? slice + 1
-                                     : -1;
-}
+/* Chunks slice by slice; negative behind the last.  (A division for each would take as long as
+ * the tensor cores.) */
+struct panel_walk {
+    int chunk, slice;
+
+    __device__ inline void next(int slices, int chunks)
+    {
+        chunk += chunk < 0 ? 0 : slices;
+        if (chunk >= chunks) {
+            slice++;
+            chunk = slice < slices ? slice : -1;
+        }
+    }
+};
 
 /* Adds a slice's sums to those before it, which then stand in `before` and in acc. */
 static __device__ inline void panel_add(float4 before[PANEL_HIGH * PANEL_TILES][WARP], bool first,
@@ -193,31 +217,36 @@ static __device__ inline void panel_run(const weight &w, int row0, int slices, c
         panel_full<S>(w, row0, slices, rows, out, say);
         return;
     }
-    int asked = 0, place = 0;
+    panel_copy copy;
+    copy.begin(rows, w.cols, PANEL_TOKENS, shared.row_at);
+    panel_walk asked = {}, next = {};
+    int place = 0;
     for (int i = 0; i < PANEL_STAGES - 1; i++) {
-        panel_load(shared.stage[i], rows, w.cols, asked);
-        asked = panel_next(asked, slices, chunks);
+        copy.load(shared.stage[i], shared.row_at, asked.chunk);
+        asked.next(slices, chunks);
     }
     float acc[PANEL_HIGH][PANEL_TILES][4] = {};
-    for (int chunk = 0; chunk >= 0;) {
-        const int next = panel_next(chunk, slices, chunks);
+    do {
+        const int slice = next.slice;
+        next.next(slices, chunks);
         const panel_rows<S> now = coming;
-        if (S != STORE_BF16 && next >= 0) /* while this one is multiplied */
-            coming.load(w, from, next);
+        if (S != STORE_BF16 && next.chunk >= 0) /* while this one is multiplied */
+            coming.load(w, from, next.chunk);
         copy_wait<PANEL_STAGES - 2>();
         __syncthreads(); /* all have this chunk, and are done with the one before */
-        panel_load(shared.stage[(place + PANEL_STAGES - 1) % PANEL_STAGES], rows, w.cols, asked);
-        asked = panel_next(asked, slices, chunks);
+        copy.load(shared.stage[place < 1 ? PANEL_STAGES - 1 : place - 1], shared.row_at,
+                  asked.chunk);
+        asked.next(slices, chunks);
         panel_chunk<S>(now, shared.stage[place], chunk_scale<S>(w, now.a[0]), acc);
-        if (S == STORE_BF16 && next >= 0) /* twice as many bytes: no registers for two */
-            coming.load(w, from, next);
-        if (next < 0 || next % slices != chunk % slices) {
-            panel_add(shared.sum[warp_id()], chunk % slices == 0, acc);
-            for (int i = 0; next >= 0 && i < PANEL_HIGH * PANEL_TILES * 4; i++)
+        if (S == STORE_BF16 && next.chunk >= 0) /* twice as many bytes: no registers for two */
+            coming.load(w, from, next.chunk);
+        if (next.slice != slice) {
+            panel_add(shared.sum[warp_id()], slice == 0, acc);
+            for (int i = 0; next.chunk >= 0 && i < PANEL_HIGH * PANEL_TILES * 4; i++)
                 acc[i / 4 / PANEL_TILES][i / 4 % PANEL_TILES][i % 4] = 0;
         }
-        place = (place + 1) % PANEL_STAGES, chunk = next;
-    }
+        place = place == PANEL_STAGES - 1 ? 0 : place + 1;
+    } while (next.chunk >= 0);
     panel_store(acc, w, row0, out, say);
 }
 
@@ -289,10 +318,11 @@ static __device__ inline void pair_chunk(const panel_rows<S> &rows, const panel_
         if (nt / PAIR >= pairs)
             break;
         float2 x = *(const float2 *)&stage.scale[nt * TILE_COLS + 2 * t];
+        x.x *= w_scale, x.y *= w_scale;
 #pragma unroll
         for (int i = 0; i < PANEL_HIGH * 4; i++) {
             float *to = &acc[i / 4][nt][i % 4];
-            *to = fmaf(sum[i / 4][nt][i % 4], w_scale * (i % 2 ? x.y : x.x), *to);
+            *to = fmaf(sum[i / 4][nt][i % 4], i % 2 ? x.y : x.x, *to);
         }
     }
 }
@@ -309,48 +339,52 @@ static __device__ inline void pairs_run(const weight &w, int row0, int slices, c
 {
     constexpr int DEPTH = pair_ahead<S>::DEPTH;
     const int chunks = w.cols / CHUNK, from = row0 < w.rows ? row0 : 0;
-    const int pairs = ceil_div(out.n, PANEL_PAIR), tokens = pairs * PANEL_PAIR;
+    const int pairs = ceil_div(out.n, PANEL_PAIR);
     panel_rows<S> coming[DEPTH];
-    int loaded = 0; /* the chunk that is loaded next */
+    panel_walk loaded = {}; /* what is loaded next */
 #pragma unroll
     for (int d = 0; d < DEPTH; d++) {
-        if (loaded >= 0)
-            coming[d].load(w, from, loaded);
-        loaded = panel_next(loaded, slices, chunks);
+        if (loaded.chunk >= 0)
+            coming[d].load(w, from, loaded.chunk);
+        loaded.next(slices, chunks);
     }
     const tile_rows rows = ready(false);
     if (rows.parts != 1) {
         panel_full<S>(w, row0, slices, rows, out, say);
         return;
     }
-    int asked = 0, place = 0;
+    panel_copy copy;
+    copy.begin(rows, w.cols, pairs * PANEL_PAIR, shared.row_at);
+    panel_walk asked = {}, next = {};
+    int place = 0;
     for (int i = 0; i < PANEL_STAGES - 1; i++) {
-        panel_load(shared.stage[i], rows, w.cols, asked, tokens);
-        asked = panel_next(asked, slices, chunks);
+        copy.load(shared.stage[i], shared.row_at, asked.chunk);
+        asked.next(slices, chunks);
     }
     float acc[PANEL_HIGH][PANEL_TILES][4] = {};
-    for (int chunk = 0; chunk >= 0;) {
-        const int next = panel_next(chunk, slices, chunks);
+    do {
+        const int slice = next.slice;
+        next.next(slices, chunks);
         const panel_rows<S> now = coming[0];
 #pragma unroll
         for (int d = 0; d + 1 < DEPTH; d++)
             coming[d] = coming[d + 1];
-        if (loaded >= 0)
-            coming[DEPTH - 1].load(w, from, loaded);
-        loaded = panel_next(loaded, slices, chunks);
+        if (loaded.chunk >= 0)
+            coming[DEPTH - 1].load(w, from, loaded.chunk);
+        loaded.next(slices, chunks);
         copy_wait<PANEL_STAGES - 2>();
         __syncthreads(); /* all have this chunk, and are done with the one before */
-        panel_load(shared.stage[(place + PANEL_STAGES - 1) % PANEL_STAGES], rows, w.cols, asked,
-                   tokens);
-        asked = panel_next(asked, slices, chunks);
+        copy.load(shared.stage[place < 1 ? PANEL_STAGES - 1 : place - 1], shared.row_at,
+                  asked.chunk);
+        asked.next(slices, chunks);
         pair_chunk<S>(now, shared.stage[place], chunk_scale<S>(w, now.a[0]), pairs, acc);
-        if (next < 0 || next % slices != chunk % slices) {
-            panel_add(shared.sum[warp_id()], chunk % slices == 0, acc);
-            for (int i = 0; next >= 0 && i < PANEL_HIGH * PANEL_TILES * 4; i++)
+        if (next.slice != slice) {
+            panel_add(shared.sum[warp_id()], slice == 0, acc);
+            for (int i = 0; next.chunk >= 0 && i < PANEL_HIGH * PANEL_TILES * 4; i++)
                 acc[i / 4 / PANEL_TILES][i / 4 % PANEL_TILES][i % 4] = 0;
         }
-        place = (place + 1) % PANEL_STAGES, chunk = next;
-    }
+        place = place == PANEL_STAGES - 1 ? 0 : place + 1;
+    } while (next.chunk >= 0);
     panel_store(acc, w, row0, out, say);
 }
 
