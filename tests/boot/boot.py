@@ -324,6 +324,15 @@ def clock_is_told_and_set(box):
     wait_said(box, "time", "no time server")
 
 
+def gpus_are_shared_out(box):
+    """There is none here: what takes some is refused, with what to do, and what holds is as before."""
+    for line, answer in [("settings gpus 3x4", "not one that"),
+                         ("settings gpus 2x4", "gpus 2x4 takes 8 GPUs, and 0 are on the PCI bus (see: gpu); choose fewer, or auto")]:
+        out = box.serial.command(line)
+        require(answer in out, "%s says %r" % (line, out))
+    require(re.search(r"^gpus +auto ", box.serial.command("settings"), re.M), "another layout of GPUs is kept")
+
+
 def log_is_sent_away(box):
     """Nobody takes it here; what is sent, and how, tests/console/test_remote.py shows."""
     require("not one that" in box.serial.command("settings log.remote 10.0.2.2"), "a target without a port was taken")
@@ -422,6 +431,7 @@ def normal():
             ("ports: only those of TLS and SSH are open", only_named_ports_are_open),
             ("log: what the kernel says is in it", the_kernel_is_heard),
             ("log: no content, no keys", the_log_has_no_content),
+            ("gpus: what there are too few GPUs for is refused", gpus_are_shared_out),
             ("time: told, set, and without a server", clock_is_told_and_set),
             ("log: to a collector that is away", log_is_sent_away),
             ("support: a bundle without secrets", support_tells_no_secret),
