@@ -6,8 +6,9 @@ A defect is some replacements in copies of source files (harness.py), or a value
 be convicted by `isolate` with that row and no other, inside the bound of verdicts; of one in carried state
 the legs must be named; one in the prompt must be named there; a harmless change must be acquitted, with its
 figure.  Prints TAP as each search ends and a confusion table, which FILE has as JSON so far; with --resume what FILE has of
-this very engine and defect is not searched again.  Searches run on a core each, as many at a time as there are cores.  What is built of this very engine is not built again: with --build nothing else is
-done, and a machine without a compiler can run the same command on what was built."""
+this very engine, model and defect is not searched again.  Searches run on a core each, as many at a time as there are
+cores.  What is built of this very engine is not built again: with --build nothing else is done, and a machine without a
+compiler can run the same command on what was built."""
 import argparse, concurrent.futures, hashlib, json, os, signal, subprocess, sys, tempfile, threading, time
 import golden, harness
 from harness import Tap
@@ -308,9 +309,9 @@ def control(_name, fault):
 
 
 def made_of(fault):
-    """What a line was found on: the engine, and what was planted in it."""
+    """What a line was found on: the engine, the weights, and what was planted."""
     with open(os.path.join(harness.ROOT, "build/engine"), "rb") as file:
-        return hashlib.sha256(file.read() + repr(fault).encode()).hexdigest()[:16]
+        return hashlib.sha256(file.read() + golden.weights(harness.DEMO).encode() + repr(fault).encode()).hexdigest()[:16]
 
 
 def attempt(name, fault):
