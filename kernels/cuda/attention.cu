@@ -4,65 +4,14 @@
  * number and the arithmetic alone, so a token's result does not depend on the call.
  *
  *   ATTN_FP32           parts of 32 keys, plain arithmetic in float32 or double; a warp two heads
- *   ATTN_BF16           one part; tensor cores, 16 heads a block, tiles of 64 keys
+ *   ATTN_BF16           one part; tensor cores, 16 heads a block, tiles of 64 keys; for few tokens
+ *                       attention_few.cu, to the same bits
  *   ATTN_BF16_SPLIT_K   the same in parts of ATTN_SPLIT keys
  *
  * Bound by shared memory's bandwidth (ATTN_FP32) and by bringing float32 keys from the L2 (BF16).
  */
+#include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/products.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/spans.cuh"
-
-#define HEAD_CHUNKS   (HEAD_DIM / CHUNK)
-#define SOFTMAX_SCALE 0.044194173824159216 /* HEAD_DIM^-0.5 */
-
-/* ---- keys ----------------------------------------------------------------------------------- */
-
-/* What both have of a sequence's state. */
-enum { RING, COMPRESSED };
-
-/* The entries that a query sees: window oldest first, then blocks upwards. */
-struct key_list {
-    const float *ring, *compressed;
-    int64_t oldest;
-    int32_t window, n;
-    const int32_t *selected; /* NULL: every block */
-};
-
-static __device__ inline key_list keys_of(const attention_params &p, const span_row &r, int64_t t)
-{
-    int64_t position = position_of(r);
-    int64_t oldest = position >= SLIDING_WINDOW ? position - SLIDING_WINDOW + 1 : 0;
-    int32_t window = (int32_t)(position - oldest + 1), blocks = 0;
-    const int32_t *selected = NULL;
-    if (p.ratio != 0 && p.selected == NULL)
-        blocks = (int32_t)((position + 1) / p.ratio);
-    if (p.ratio != 0 && p.selected != NULL) {
-        blocks = p.n_selected[t];
-        selected = p.selected + t * p.topk;
-    }
-    const float *const *memory = r.state.memory;
-    return {memory[RING], memory[COMPRESSED], oldest, window, window + blocks, selected};
-}
-
-static __device__ inline const float *key_at(const attention_params &p, const key_list &keys,
-                                             int32_t i)
-{
-    if (i < keys.window)
-        return keys.ring + (keys.oldest + i) % p.ring_slots * HEAD_DIM;
-    int64_t block = i - keys.window;
-    return keys.compressed + (keys.selected == NULL ? block : keys.selected[block]) * HEAD_DIM;
-}
-
-/* What a block knows of its work. */
-struct attend_params {
-    struct attention_params p;
-    struct testimony say; /* of one sequence */
-    int32_t token, parts; /* first token of the launch; parts of a token at most */
-    int32_t part_keys;    /* keys of a part */
-    float scale;
-    void *states; /* struct state<T> [tokens, heads, parts] */
-};
 
 /* A softmax that is not finished: sums of values and probabilities under a maximum. */
 template <typename T> struct alignas(16) state {
@@ -85,18 +34,6 @@ static __device__ inline state<T> *state_of(const attend_params &a, int32_t head
 {
     int64_t token = blockIdx.y;
     return (state<T> *)a.states + (token * a.p.heads + head) * a.parts + part;
-}
-
-/* In one thread of a sequence: of its first row. */
-static __device__ inline bool begins(const spans &spans, int64_t t)
-{
-    bool first = blockIdx.x == 0 && blockIdx.z == 0 && threadIdx.x == 0;
-    return first && span_row_of(spans, t).row == 0;
-}
-
-static __device__ inline int attention_row(const attend_params &a)
-{
-    return a.say.place.n_decode > 0 ? ROW_ATTN_DECODE : ROW_ATTN_PREFILL;
 }
 
 static __device__ inline float exp_of(float x)
@@ -537,6 +474,10 @@ static void attention_run(struct cuda_backend *b, const void *params, const stru
     a.part_keys = kind.part_keys, a.states = b->attention_states;
     a.scale = p->q_scaled ? 1.0f : (float)SOFTMAX_SCALE;
     a.parts = ceil_div(keys_max(p), kind.part_keys);
+    if (attention_few_fits(p, spans_rows(*spans), keys_max(p))) {
+        attention_few(b, &a, spans, keys_max(p));
+        return;
+    }
     size_t bytes = kind.state * (size_t)p->heads * (size_t)a.parts; /* of a token */
     int32_t held = (int32_t)(ATTENTION_STATES_BYTES / bytes), rows = spans_rows(*spans);
     ASSERT(held >= 1);

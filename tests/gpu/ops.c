@@ -575,6 +575,8 @@ static const struct test TESTS[] = {
     {"attention bf16 window", attention_window, {3, 5, TENSOR, 0, ATTN_BF16}},
     {"attention bf16 csa", attention_csa, {33, 64, TENSOR, 1000, ATTN_BF16}},
     {"attention bf16 hca", attention_hca, {5, 16, TENSOR, 30000, ATTN_BF16}},
+    {"attention bf16 one", attention_csa, {1, 64, TENSOR, 3000, ATTN_BF16}},
+    {"attention bf16 of many keys", attention_hca, {2, 24, TENSOR, 100000, ATTN_BF16}},
     {"attention bf16 few heads", attention_csa, {2, 4, TENSOR, 500, ATTN_BF16}},
     {"attention split", attention_csa, {3, 64, TENSOR, 1000, ATTN_BF16_SPLIT_K}},
     {"attention split hca", attention_hca, {2, 40, TENSOR, 60000, ATTN_BF16_SPLIT_K}},
