@@ -1,7 +1,8 @@
 /*
- * Products of many tokens: a warp has 32 rows of a matrix to itself, and multiplies each chunk of
- * them with up to 64 tokens, whose rows go through shared memory for all warps of a block.  Knows
- * weights as stored and rows that are ready; not where either comes from, nor what is launched.
+ * Products of many tokens: a warp has 16 or 32 rows of a matrix to itself, and multiplies each
+ * chunk of them with up to 64 tokens, whose rows go through shared memory for all warps of a block.
+ * Knows weights as stored and rows that are ready; not where either comes from, nor what is
+ * launched.
  *
  * The sums are those of tiles.cuh, bit for bit: slice after slice, as a warp of its own adds each
  * up there.
@@ -11,11 +12,14 @@
 
 #include "kernels/cuda/strips.cuh"
 
-/* Warps of a block, and tiles of 16 rows of each: what comes from shared memory serves all of these
- * (ncu: with one, shared memory and the L1 were busy for 75 % of the time). */
-#define PANEL_WARPS 4
-#define PANEL_HIGH  2
-#define PANEL_ROWS  (PANEL_WARPS * PANEL_HIGH * TILE_ROWS)
+/* Rows of a block, and tiles of 16 of them that a warp has (HIGH, below).  Dense: what comes from
+ * shared memory serves two (ncu: with one, shared memory and the L1 were busy for 75 % of the
+ * time). Experts, whose warps have more to do beside the tensor cores: one, so that there are twice
+ * as many. */
+#define PANEL_ROWS          128
+#define PANEL_HIGH          2
+#define EXPERT_HIGH         1
+#define PANEL_THREADS(high) (PANEL_ROWS / TILE_ROWS / (high)*WARP)
 /* Tokens of a panel; chunks of their rows that are in shared memory or on their way there. */
 #define PANEL_TOKENS 64
 #define PANEL_TILES  (PANEL_TOKENS / TILE_COLS)
@@ -32,13 +36,13 @@ struct panel_stage {
 /* Shared memory of a block. */
 struct panel {
     struct panel_stage stage[PANEL_STAGES];
-    uint32_t row_at[PANEL_TOKENS]; /* chunks in front of each token's row */
-    float4 sum[PANEL_WARPS][PANEL_HIGH * PANEL_TILES][WARP]; /* of the slices that are done */
+    uint32_t row_at[PANEL_TOKENS];                         /* chunks in front of each token's row */
+    float4 sum[PANEL_ROWS / TILE_ROWS][PANEL_TILES][WARP]; /* of the slices that are done */
 };
 
 /* Where a thread of the block copies from, and to: the same unit of every so manieth token. */
-struct panel_copy {
-    static constexpr int UNITS_ROW = CHUNK / 8, STEP = PANEL_WARPS * WARP / UNITS_ROW;
+template <int HIGH> struct panel_copy {
+    static constexpr int UNITS_ROW = CHUNK / 8, STEP = PANEL_THREADS(HIGH) / UNITS_ROW;
     static_assert(STEP % 2 == 0 && PANEL_TOKENS % STEP == 0,
                   "one place for all of a thread's tokens");
     const char *x, *scale;
@@ -71,14 +75,14 @@ struct panel_copy {
 };
 
 /* One chunk of a warp's rows as stored. */
-template <enum store S> struct panel_rows {
-    lane_row<S> a[PANEL_HIGH], b[PANEL_HIGH];
+template <enum store S, int HIGH> struct panel_rows {
+    lane_row<S> a[HIGH], b[HIGH];
 
     __device__ inline void load(const weight &w, int row0, int chunk)
     {
         const int g = lane_id() / 4, t = lane_id() % 4;
 #pragma unroll
-        for (int r = 0; r < PANEL_HIGH; r++) {
+        for (int r = 0; r < HIGH; r++) {
             a[r].load(w, min(row0 + r * TILE_ROWS + g, w.rows - 1), chunk, t);
             b[r].load(w, min(row0 + r * TILE_ROWS + g + 8, w.rows - 1), chunk, t);
         }
@@ -90,18 +94,18 @@ static_assert(FP8_BLOCK % (PANEL_HIGH * TILE_ROWS) == 0, "one scale for all rows
 
 /* One unit of a warp's rows and some columns of tokens: all first halves, then all second ones,
  * which wait for them. */
-template <enum store S>
-static __device__ inline void panel_unit(const panel_rows<S> &rows, int u, const uint4 *x,
-                                         float sum[PANEL_HIGH][PANEL_HELD][4])
+template <enum store S, int HIGH>
+static __device__ inline void panel_unit(const panel_rows<S, HIGH> &rows, int u, const uint4 *x,
+                                         float sum[HIGH][PANEL_HELD][4])
 {
     constexpr bool HALF = S != STORE_BF16;
-    uint32_t pa[PANEL_HIGH][4], pb[PANEL_HIGH][4];
+    uint32_t pa[HIGH][4], pb[HIGH][4];
     uint4 v[PANEL_HELD];
 #pragma unroll
     for (int nt = 0; nt < PANEL_HELD; nt++)
         v[nt] = x[nt * TILE_COLS * (CHUNK / 8)];
 #pragma unroll
-    for (int r = 0; r < PANEL_HIGH; r++) {
+    for (int r = 0; r < HIGH; r++) {
         rows.a[r].unit(u, pa[r]);
         rows.b[r].unit(u, pb[r]);
 #pragma unroll
@@ -109,7 +113,7 @@ static __device__ inline void panel_unit(const panel_rows<S> &rows, int u, const
             mma<HALF>(sum[r][nt], pa[r][0], pb[r][0], pa[r][1], pb[r][1], v[nt].x, v[nt].y);
     }
 #pragma unroll
-    for (int r = 0; r < PANEL_HIGH; r++) {
+    for (int r = 0; r < HIGH; r++) {
 #pragma unroll
         for (int nt = 0; nt < PANEL_HELD; nt++)
             mma<HALF>(sum[r][nt], pa[r][2], pb[r][2], pa[r][3], pb[r][3], v[nt].z, v[nt].w);
@@ -117,17 +121,17 @@ static __device__ inline void panel_unit(const panel_rows<S> &rows, int u, const
 }
 
 /* One chunk of a warp's rows and all tokens into the accumulators. */
-template <enum store S>
-static __device__ inline void panel_chunk(const panel_rows<S> &rows, const panel_stage &stage,
-                                          float w_scale, float acc[PANEL_HIGH][PANEL_TILES][4])
+template <enum store S, int HIGH>
+static __device__ inline void panel_chunk(const panel_rows<S, HIGH> &rows, const panel_stage &stage,
+                                          float w_scale, float acc[HIGH][PANEL_TILES][4])
 {
     const int g = lane_id() / 4, t = lane_id() % 4;
 #pragma unroll
     for (int first = 0; first < PANEL_TILES; first += PANEL_HELD) {
-        float sum[PANEL_HIGH][PANEL_HELD][4] = {};
+        float sum[HIGH][PANEL_HELD][4] = {};
 #pragma unroll
         for (int u = 0; u < UNITS; u++)
-            panel_unit<S>(
+            panel_unit<S, HIGH>(
                 rows, u, &stage.x[first * TILE_COLS + g][unit_place(g, unit_at<S>(u, t) / 8)], sum);
 #pragma unroll
         for (int nt = 0; nt < PANEL_HELD; nt++) {
@@ -136,7 +140,7 @@ static __device__ inline void panel_chunk(const panel_rows<S> &rows, const panel
                 x = *(const float2 *)&stage.scale[(first + nt) * TILE_COLS + 2 * t];
             x.x *= w_scale, x.y *= w_scale;
 #pragma unroll
-            for (int i = 0; i < PANEL_HIGH * 4; i++) {
+            for (int i = 0; i < HIGH * 4; i++) {
                 float *to = &acc[i / 4][first + nt][i % 4];
                 *to = fmaf(sum[i / 4][nt][i % 4], i % 2 ? x.y : x.x, *to);
             }
@@ -160,12 +164,13 @@ struct panel_walk {
 };
 
 /* Adds a slice's sums to those before it, which then stand in `before` and in acc. */
-static __device__ inline void panel_add(float4 before[PANEL_HIGH * PANEL_TILES][WARP], bool first,
-                                        float acc[PANEL_HIGH][PANEL_TILES][4])
+template <int HIGH>
+static __device__ inline void panel_add(float4 before[HIGH][PANEL_TILES][WARP], bool first,
+                                        float acc[HIGH][PANEL_TILES][4])
 {
 #pragma unroll
-    for (int i = 0; i < PANEL_HIGH * PANEL_TILES; i++) {
-        float4 *at = &before[i][lane_id()];
+    for (int i = 0; i < HIGH * PANEL_TILES; i++) {
+        float4 *at = &before[i / PANEL_TILES][i % PANEL_TILES][lane_id()];
         float *a = acc[i / PANEL_TILES][i % PANEL_TILES];
         if (!first) {
             float4 sum = *at;
@@ -175,12 +180,12 @@ static __device__ inline void panel_add(float4 before[PANEL_HIGH * PANEL_TILES][
     }
 }
 
-static __device__ inline void panel_store(const float acc[PANEL_HIGH][PANEL_TILES][4],
-                                          const weight &w, int row0, const tile_out &out,
-                                          const testimony &say)
+template <int HIGH>
+static __device__ inline void panel_store(const float acc[HIGH][PANEL_TILES][4], const weight &w,
+                                          int row0, const tile_out &out, const testimony &say)
 {
 #pragma unroll
-    for (int i = 0; i < PANEL_HIGH * PANEL_TILES; i++) {
+    for (int i = 0; i < HIGH * PANEL_TILES; i++) {
         int r = i / PANEL_TILES, nt = i % PANEL_TILES;
         tile_out to = out;
         to.first = out.first && r == 0;
@@ -189,13 +194,13 @@ static __device__ inline void panel_store(const float acc[PANEL_HIGH][PANEL_TILE
 }
 
 /* Rows of several parts: rare. */
-template <enum store S>
+template <enum store S, int HIGH>
 static __device__ inline void panel_full(const weight &w, int row0, int slices,
                                          const tile_rows &rows, const tile_out &out,
                                          const testimony &say)
 {
-    for (int i = 0; i < PANEL_HIGH * PANEL_TILES; i++) {
-        int row = row0 + i % PANEL_HIGH * TILE_ROWS, column = i / PANEL_HIGH * TILE_COLS;
+    for (int i = 0; i < HIGH * PANEL_TILES; i++) {
+        int row = row0 + i % HIGH * TILE_ROWS, column = i / HIGH * TILE_COLS;
         tile_out to = out;
         to.first = out.first && i == 0;
         if (row < w.rows && column < out.n)
@@ -205,19 +210,19 @@ static __device__ inline void panel_full(const weight &w, int row0, int slices,
 
 /* 32 rows a warp, 64 tokens: its sums slice by slice, while the block's next chunks of x come.
  * row0 beyond the matrix: only helps with the rows.  ready: makes rows ready, by all warps */
-template <enum store S, typename READY>
+template <enum store S, int HIGH, typename READY>
 static __device__ inline void panel_run(const weight &w, int row0, int slices, const READY &ready,
                                         const tile_out &out, const testimony &say, panel &shared)
 {
     const int chunks = w.cols / CHUNK, from = row0 < w.rows ? row0 : 0;
-    panel_rows<S> coming;
+    panel_rows<S, HIGH> coming;
     coming.load(w, from, 0);
     const tile_rows rows = ready(S == STORE_BF16);
     if (rows.parts != 1) {
-        panel_full<S>(w, row0, slices, rows, out, say);
+        panel_full<S, HIGH>(w, row0, slices, rows, out, say);
         return;
     }
-    panel_copy copy;
+    panel_copy<HIGH> copy;
     copy.begin(rows, w.cols, PANEL_TOKENS, shared.row_at);
     panel_walk asked = {}, next = {};
     int place = 0;
@@ -225,11 +230,11 @@ static __device__ inline void panel_run(const weight &w, int row0, int slices, c
         copy.load(shared.stage[i], shared.row_at, asked.chunk);
         asked.next(slices, chunks);
     }
-    float acc[PANEL_HIGH][PANEL_TILES][4] = {};
+    float acc[HIGH][PANEL_TILES][4] = {};
     do {
         const int slice = next.slice;
         next.next(slices, chunks);
-        const panel_rows<S> now = coming;
+        const panel_rows<S, HIGH> now = coming;
         if (S != STORE_BF16 && next.chunk >= 0) /* while this one is multiplied */
             coming.load(w, from, next.chunk);
         copy_wait<PANEL_STAGES - 2>();
@@ -237,17 +242,17 @@ static __device__ inline void panel_run(const weight &w, int row0, int slices, c
         copy.load(shared.stage[place < 1 ? PANEL_STAGES - 1 : place - 1], shared.row_at,
                   asked.chunk);
         asked.next(slices, chunks);
-        panel_chunk<S>(now, shared.stage[place], chunk_scale<S>(w, now.a[0]), acc);
+        panel_chunk<S, HIGH>(now, shared.stage[place], chunk_scale<S>(w, now.a[0]), acc);
         if (S == STORE_BF16 && next.chunk >= 0) /* twice as many bytes: no registers for two */
             coming.load(w, from, next.chunk);
         if (next.slice != slice) {
-            panel_add(shared.sum[warp_id()], slice == 0, acc);
-            for (int i = 0; next.chunk >= 0 && i < PANEL_HIGH * PANEL_TILES * 4; i++)
+            panel_add<HIGH>(shared.sum + warp_id() * HIGH, slice == 0, acc);
+            for (int i = 0; next.chunk >= 0 && i < HIGH * PANEL_TILES * 4; i++)
                 acc[i / 4 / PANEL_TILES][i / 4 % PANEL_TILES][i % 4] = 0;
         }
         place = place == PANEL_STAGES - 1 ? 0 : place + 1;
     } while (next.chunk >= 0);
-    panel_store(acc, w, row0, out, say);
+    panel_store<HIGH>(acc, w, row0, out, say);
 }
 
 /* ---- experts -------------------------------------------------------------------------------- */
@@ -258,29 +263,28 @@ static __device__ inline void panel_run(const weight &w, int row0, int slices, c
 #define PANEL_PAIR (PAIR * TILE_COLS) /* tokens */
 
 /* One unit of a warp's rows and a pair of columns. */
-template <enum store S>
-static __device__ inline void pair_unit(const uint32_t pa[PANEL_HIGH][4],
-                                        const uint32_t pb[PANEL_HIGH][4],
-                                        const float scale[PANEL_HIGH][2], const uint4 *x,
-                                        float sum[PANEL_HIGH][PANEL_TILES][4], int first)
+template <enum store S, int HIGH>
+static __device__ inline void pair_unit(const uint32_t pa[HIGH][4], const uint32_t pb[HIGH][4],
+                                        const float scale[HIGH][2], const uint4 *x,
+                                        float sum[HIGH][PANEL_TILES][4], int first)
 {
     const uint4 v[PAIR] = {x[first * TILE_COLS * (CHUNK / 8)],
                            x[(first + 1) * TILE_COLS * (CHUNK / 8)]};
-    float group[PANEL_HIGH][PAIR][4] = {}; /* of FP4: a scale for each unit of a row */
+    float group[HIGH][PAIR][4] = {}; /* of FP4: a scale for each unit of a row */
 #pragma unroll
-    for (int i = 0; i < PANEL_HIGH * PAIR; i++) {
+    for (int i = 0; i < HIGH * PAIR; i++) {
         int r = i / PAIR, nt = i % PAIR;
         float *to = S == STORE_FP4 ? group[r][nt] : sum[r][first + nt];
         mma<true>(to, pa[r][0], pb[r][0], pa[r][1], pb[r][1], v[nt].x, v[nt].y);
     }
 #pragma unroll
-    for (int i = 0; i < PANEL_HIGH * PAIR; i++) {
+    for (int i = 0; i < HIGH * PAIR; i++) {
         int r = i / PAIR, nt = i % PAIR;
         float *to = S == STORE_FP4 ? group[r][nt] : sum[r][first + nt];
         mma<true>(to, pa[r][2], pb[r][2], pa[r][3], pb[r][3], v[nt].z, v[nt].w);
     }
 #pragma unroll
-    for (int i = 0; S == STORE_FP4 && i < PANEL_HIGH * PAIR * 4; i++) {
+    for (int i = 0; S == STORE_FP4 && i < HIGH * PAIR * 4; i++) {
         int r = i / (PAIR * 4), nt = i / 4 % PAIR, k = i % 4;
         float *to = &sum[r][first + nt][k];
         *to = fmaf(group[r][nt][k], scale[r][k / 2], *to);
@@ -288,20 +292,19 @@ static __device__ inline void pair_unit(const uint32_t pa[PANEL_HIGH][4],
 }
 
 /* One chunk of a warp's rows and the first `pairs` pairs of columns into the accumulators. */
-template <enum store S>
-static __device__ inline void pair_chunk(const panel_rows<S> &rows, const panel_stage &stage,
-                                         float w_scale, int pairs,
-                                         float acc[PANEL_HIGH][PANEL_TILES][4])
+template <enum store S, int HIGH>
+static __device__ inline void pair_chunk(const panel_rows<S, HIGH> &rows, const panel_stage &stage,
+                                         float w_scale, int pairs, float acc[HIGH][PANEL_TILES][4])
 {
     const int g = lane_id() / 4, t = lane_id() % 4;
-    float sum[PANEL_HIGH][PANEL_TILES][4] = {};
+    float sum[HIGH][PANEL_TILES][4] = {};
 #pragma unroll
     for (int u = 0; u < UNITS; u++) {
-        uint32_t pa[PANEL_HIGH][4], pb[PANEL_HIGH][4];
-        float scale[PANEL_HIGH][2];
+        uint32_t pa[HIGH][4], pb[HIGH][4];
+        float scale[HIGH][2];
         const uint4 *x = &stage.x[g][unit_place(g, unit_at<S>(u, t) / 8)];
 #pragma unroll
-        for (int r = 0; r < PANEL_HIGH; r++) {
+        for (int r = 0; r < HIGH; r++) {
             rows.a[r].unit(u, pa[r]);
             rows.b[r].unit(u, pb[r]);
             scale[r][0] = unit_scale(rows.a[r].scales, u);
@@ -310,7 +313,7 @@ static __device__ inline void pair_chunk(const panel_rows<S> &rows, const panel_
 #pragma unroll
         for (int pair = 0; pair < PANEL_TILES / PAIR; pair++) {
             if (pair < pairs)
-                pair_unit<S>(pa, pb, scale, x, sum, pair * PAIR);
+                pair_unit<S, HIGH>(pa, pb, scale, x, sum, pair * PAIR);
         }
     }
 #pragma unroll
@@ -320,7 +323,7 @@ static __device__ inline void pair_chunk(const panel_rows<S> &rows, const panel_
         float2 x = *(const float2 *)&stage.scale[nt * TILE_COLS + 2 * t];
         x.x *= w_scale, x.y *= w_scale;
 #pragma unroll
-        for (int i = 0; i < PANEL_HIGH * 4; i++) {
+        for (int i = 0; i < HIGH * 4; i++) {
             float *to = &acc[i / 4][nt][i % 4];
             *to = fmaf(sum[i / 4][nt][i % 4], i % 2 ? x.y : x.x, *to);
         }
@@ -332,15 +335,15 @@ template <enum store S> struct pair_ahead {
     static constexpr int DEPTH = lane_row<S>::FOUR_BITS ? 2 : 1;
 };
 
-/* 32 rows of an expert's matrix a warp, for the entries of an item: as panel_run. */
-template <enum store S, typename READY>
+/* Rows of an expert's matrix, for the entries of an item: as panel_run. */
+template <enum store S, int HIGH, typename READY>
 static __device__ inline void pairs_run(const weight &w, int row0, int slices, const READY &ready,
                                         const tile_out &out, const testimony &say, panel &shared)
 {
     constexpr int DEPTH = pair_ahead<S>::DEPTH;
     const int chunks = w.cols / CHUNK, from = row0 < w.rows ? row0 : 0;
     const int pairs = ceil_div(out.n, PANEL_PAIR);
-    panel_rows<S> coming[DEPTH];
+    panel_rows<S, HIGH> coming[DEPTH];
     panel_walk loaded = {}; /* what is loaded next */
 #pragma unroll
     for (int d = 0; d < DEPTH; d++) {
@@ -350,10 +353,10 @@ static __device__ inline void pairs_run(const weight &w, int row0, int slices, c
     }
     const tile_rows rows = ready(false);
     if (rows.parts != 1) {
-        panel_full<S>(w, row0, slices, rows, out, say);
+        panel_full<S, HIGH>(w, row0, slices, rows, out, say);
         return;
     }
-    panel_copy copy;
+    panel_copy<HIGH> copy;
     copy.begin(rows, w.cols, pairs * PANEL_PAIR, shared.row_at);
     panel_walk asked = {}, next = {};
     int place = 0;
@@ -361,11 +364,11 @@ static __device__ inline void pairs_run(const weight &w, int row0, int slices, c
         copy.load(shared.stage[i], shared.row_at, asked.chunk);
         asked.next(slices, chunks);
     }
-    float acc[PANEL_HIGH][PANEL_TILES][4] = {};
+    float acc[HIGH][PANEL_TILES][4] = {};
     do {
         const int slice = next.slice;
         next.next(slices, chunks);
-        const panel_rows<S> now = coming[0];
+        const panel_rows<S, HIGH> now = coming[0];
 #pragma unroll
         for (int d = 0; d + 1 < DEPTH; d++)
             coming[d] = coming[d + 1];
@@ -377,15 +380,15 @@ static __device__ inline void pairs_run(const weight &w, int row0, int slices, c
         copy.load(shared.stage[place < 1 ? PANEL_STAGES - 1 : place - 1], shared.row_at,
                   asked.chunk);
         asked.next(slices, chunks);
-        pair_chunk<S>(now, shared.stage[place], chunk_scale<S>(w, now.a[0]), pairs, acc);
+        pair_chunk<S, HIGH>(now, shared.stage[place], chunk_scale<S>(w, now.a[0]), pairs, acc);
         if (next.slice != slice) {
-            panel_add(shared.sum[warp_id()], slice == 0, acc);
-            for (int i = 0; next.chunk >= 0 && i < PANEL_HIGH * PANEL_TILES * 4; i++)
+            panel_add<HIGH>(shared.sum + warp_id() * HIGH, slice == 0, acc);
+            for (int i = 0; next.chunk >= 0 && i < HIGH * PANEL_TILES * 4; i++)
                 acc[i / 4 / PANEL_TILES][i / 4 % PANEL_TILES][i % 4] = 0;
         }
         place = place == PANEL_STAGES - 1 ? 0 : place + 1;
     } while (next.chunk >= 0);
-    panel_store(acc, w, row0, out, say);
+    panel_store<HIGH>(acc, w, row0, out, say);
 }
 
 #endif

@@ -26,6 +26,8 @@
 #define PRECISE_WARPS  4
 #define PRECISE_ROWS   4
 #define PRECISE_TOKENS 4
+#define PRECISE_SIDE   8   /* of both, where blocks are many: */
+#define PRECISE_MANY   200 /* from so many tokens on */
 
 /* Matrices that one launch multiplies with a row: those of two calls. */
 #define BLOCKS_MAX 8
@@ -147,7 +149,7 @@ static __global__ void __launch_bounds__(SLICES_MAX *WARP, BLOCKS)
 }
 
 /* Many tokens; first_tile counts blocks. */
-static __global__ void __launch_bounds__(PANEL_WARPS *WARP, 2)
+static __global__ void __launch_bounds__(PANEL_THREADS(PANEL_HIGH), 2)
     product_panels(const __grid_constant__ struct product_launch p)
 {
     extern __shared__ float shared[];
@@ -167,9 +169,9 @@ static __global__ void __launch_bounds__(PANEL_WARPS *WARP, 2)
                     row0 == 0 && token0 == 0,         m.round_row, m.sum_row};
     struct panel &panel = *(struct panel *)shared;
     if (m.w.store == STORE_BF16)
-        panel_run<STORE_BF16>(m.w, row0, p.slices, ready, out, p.say, panel);
+        panel_run<STORE_BF16, PANEL_HIGH>(m.w, row0, p.slices, ready, out, p.say, panel);
     else
-        panel_run<STORE_FP8>(m.w, row0, p.slices, ready, out, p.say, panel);
+        panel_run<STORE_FP8, PANEL_HIGH>(m.w, row0, p.slices, ready, out, p.say, panel);
 }
 
 struct expert_launch {
@@ -288,7 +290,7 @@ static __global__ void __launch_bounds__(STRIP_WARPS *WARP, 2)
 }
 
 /* Items of more entries than a strip has. */
-static __global__ void __launch_bounds__(PANEL_WARPS *WARP, 2)
+static __global__ void __launch_bounds__(PANEL_THREADS(EXPERT_HIGH), 2)
     expert_panels(const __grid_constant__ struct expert_launch p, int slices)
 {
     extern __shared__ float shared[];
@@ -298,7 +300,7 @@ static __global__ void __launch_bounds__(PANEL_WARPS *WARP, 2)
     if (item.n == 0)
         return;
     int which = (int)blockIdx.x / p.tiles, first = (int)blockIdx.x % p.tiles * PANEL_ROWS;
-    int row0 = first + warp_id() * PANEL_HIGH * TILE_ROWS;
+    int row0 = first + warp_id() * EXPERT_HIGH * TILE_ROWS;
     const struct weight w = expert_matrix(p, item.expert, which);
     int row = row_of_entry(p, item.first + min((int)threadIdx.x, item.n - 1));
     auto ready = [&](bool) -> struct tile_rows {
@@ -308,11 +310,11 @@ static __global__ void __launch_bounds__(PANEL_WARPS *WARP, 2)
                     blockIdx.x == 0 && blockIdx.y == 0 && row0 == 0, p.round_row, p.sum_row};
     struct panel &panel = *(struct panel *)shared;
     if (w.store == STORE_FP4)
-        pairs_run<STORE_FP4>(w, row0, slices, ready, out, p.say, panel);
+        pairs_run<STORE_FP4, EXPERT_HIGH>(w, row0, slices, ready, out, p.say, panel);
     else if (w.store == STORE_NVFP4)
-        pairs_run<STORE_NVFP4>(w, row0, slices, ready, out, p.say, panel);
+        pairs_run<STORE_NVFP4, EXPERT_HIGH>(w, row0, slices, ready, out, p.say, panel);
     else
-        pairs_run<STORE_FP8>(w, row0, slices, ready, out, p.say, panel);
+        pairs_run<STORE_FP8, EXPERT_HIGH>(w, row0, slices, ready, out, p.say, panel);
 }
 
 /* ---- sums in double ------------------------------------------------------------------------- */
@@ -327,7 +329,7 @@ static __device__ enum round precise_part(const struct weight &w, int row, const
     enum round did = ROUND_NONE;
     for (int i = 0; i < ROWS * TOKENS; i++)
         sum[i / TOKENS][i % TOKENS] = 0;
-#pragma unroll ROWS == 1 ? 8 : 2
+#pragma unroll ROWS == 1 ? 8 : ROWS *TOKENS> 16 ? 1 : 2
     for (int chunk = slice; chunk < w.cols / CHUNK; chunk += PRECISE_WARPS) {
         float v[ROWS][4], token[TOKENS][4];
 #pragma unroll
@@ -435,21 +437,22 @@ static __device__ void precise_tile(const struct weight &w, int row, const float
     testify(s.say, out.first && i == 0, s.sum_row, SUM_F64);
 }
 
-/* grid: rows / PRECISE_ROWS, tokens / PRECISE_TOKENS */
+/* grid: rows / ROWS, tokens / TOKENS */
+template <int ROWS, int TOKENS>
 static __global__ void __launch_bounds__(PRECISE_WARPS *WARP)
     precise_rows(struct weight w, const float *x, int32_t tokens, int32_t groups, int32_t rank,
                  enum round round, float *y, struct precise_say s)
 {
-    int row = (int)blockIdx.x * PRECISE_ROWS;
-    int token0 = (int)blockIdx.y * PRECISE_TOKENS, n = min(tokens - token0, PRECISE_TOKENS);
+    int row = (int)blockIdx.x * ROWS;
+    int token0 = (int)blockIdx.y * TOKENS, n = min(tokens - token0, TOKENS);
     grid_begin();
-    const float *rows[PRECISE_TOKENS];
+    const float *rows[TOKENS];
 #pragma unroll
-    for (int i = 0; i < PRECISE_TOKENS; i++)
+    for (int i = 0; i < TOKENS; i++)
         rows[i] = x + ((int64_t)(token0 + min(i, n - 1)) * groups + row / rank) * w.cols;
     precise_out out = {
         y + (int64_t)token0 * w.rows + row, w.rows, w.rows - row, n, round, first_thread()};
-    precise_tile<PRECISE_ROWS, PRECISE_TOKENS>(w, row, rows, out, s);
+    precise_tile<ROWS, TOKENS>(w, row, rows, out, s);
 }
 
 static __global__ void __launch_bounds__(PRECISE_WARPS *WARP)
@@ -556,13 +559,13 @@ static bool panels_fit(const struct product_launch *p)
 
 static void panels_launch(struct cuda_backend *b, struct product_launch *p)
 {
-    const size_t shared = sizeof(struct panel);
     CUDA_CHECK(cudaFuncSetAttribute(product_panels, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    (int)shared));
+                                    (int)sizeof(struct panel)));
     p->slices = slices_of(p->list[0].w.cols);
-    dim3 grid((unsigned)tiles_count(p, PANEL_ROWS, PANEL_WARPS),
+    dim3 grid((unsigned)tiles_count(p, PANEL_ROWS, PANEL_THREADS(PANEL_HIGH) / WARP),
               (unsigned)ceil_div(p->tokens, PANEL_TOKENS));
-    launch(b, "product_panels", product_panels, grid, PANEL_WARPS * WARP, shared, *p);
+    launch(b, "product_panels", product_panels, grid, PANEL_THREADS(PANEL_HIGH),
+           sizeof(struct panel), *p);
 }
 
 static void tiles_launch(struct cuda_backend *b, struct product_launch *p)
@@ -689,11 +692,14 @@ static void products_sort(struct cuda_backend *b, const struct products *p, stru
 static void precise_launch(struct cuda_backend *b, const struct products *p,
                            const struct product &m, const float *x, int32_t rank)
 {
-    dim3 grid((unsigned)ceil_div(m.w.rows, PRECISE_ROWS),
-              (unsigned)ceil_div(p->tokens, PRECISE_TOKENS));
+    static_assert(PRECISE_ROWS == PRECISE_TOKENS && TILE_ROWS % PRECISE_SIDE == 0, "whole groups");
+    const int side = p->tokens >= PRECISE_MANY ? PRECISE_SIDE : PRECISE_ROWS;
+    auto kernel = side == PRECISE_SIDE ? precise_rows<PRECISE_SIDE, PRECISE_SIDE>
+                                       : precise_rows<PRECISE_ROWS, PRECISE_TOKENS>;
+    dim3 grid((unsigned)ceil_div(m.w.rows, side), (unsigned)ceil_div(p->tokens, side));
     struct precise_say say = {p->say, m.round_row, m.sum_row};
-    launch(b, "precise_rows", precise_rows, grid, PRECISE_WARPS * WARP, 0, m.w, x, p->tokens,
-           p->groups, rank, m.round, m.y, say);
+    launch(b, "precise_rows", kernel, grid, PRECISE_WARPS * WARP, 0, m.w, x, p->tokens, p->groups,
+           rank, m.round, m.y, say);
 }
 
 void products_run(struct cuda_backend *b, const struct products *p)
@@ -751,9 +757,8 @@ void expert_products_run(struct cuda_backend *b, const struct expert_products *p
     struct expert_launch k = {};
     k.experts = p->experts, k.items = b->items, k.n_items = b->n_items;
     k.chosen = p->chosen, k.top = p->top, k.n_routed = p->n_routed;
-    k.entry_token = b->entry_token;
     k.y[0] = p->second ? b->down : b->gate, k.y[1] = b->up;
-    k.rows = p->rows, k.second = p->second, k.round = p->round;
+    k.rows = p->rows, k.second = p->second, k.round = p->round, k.entry_token = b->entry_token;
     k.half = b->half, k.bfloat = b->bfloat, k.x = b->rounded;
     k.round_row = SAY_NOTHING; /* the sum over experts speaks for it */
     k.sum_row = p->second ? SAY_NOTHING : ROW_SUM, k.say = p->say;
@@ -781,12 +786,12 @@ void expert_products_run(struct cuda_backend *b, const struct expert_products *p
         return;
     }
     if (p->per_item == ITEM_MANY) {
-        const size_t shared = sizeof(struct panel);
         CUDA_CHECK(cudaFuncSetAttribute(expert_panels, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        (int)shared));
+                                        (int)sizeof(struct panel)));
         k.tiles = ceil_div(p->rows, PANEL_ROWS);
-        launch(b, "expert_panels", expert_panels, dim3((unsigned)k.tiles * matrices, items_max(p)),
-               PANEL_WARPS * WARP, shared, k, slices);
+        dim3 grid((unsigned)k.tiles * matrices, items_max(p));
+        launch(b, "expert_panels", expert_panels, grid, PANEL_THREADS(EXPERT_HIGH),
+               sizeof(struct panel), k, slices);
         return;
     }
     k.tiles = p->rows / TILE_ROWS;

@@ -103,11 +103,81 @@ static __global__ void mix_rows(const float *fn, int32_t rows, int32_t cols, con
         mixes[((int64_t)blockIdx.y * MIX_PARTS + blockIdx.z) * (HC_MIX + 1) + r] = sum;
 }
 
+/* Rows of fn and tokens that a block takes together, where there are many: what takes the time is
+ * to make doubles of them, which so are shared, and to read them. */
+#define MIX_ROWS   8
+#define MIX_TOKENS 8
+/* Tokens from which on blocks are enough for that. */
+#define MIX_MANY 64
+
+/* The same sums of MIX_ROWS rows and MIX_TOKENS tokens, in the order of mix_rows.
+ * grid: rows / MIX_ROWS + 1, whose last one makes |flat|^2; tokens / MIX_TOKENS; parts */
+static __global__ void __launch_bounds__(STREAM_THREADS)
+    mix_tiles(const float *fn, int32_t rows, int32_t cols, const float *streams, int32_t tokens,
+              double *mixes, struct testimony say)
+{
+    __shared__ double shared[STREAM_THREADS / WARP][MIX_ROWS][MIX_TOKENS];
+    const int32_t r0 = (int32_t)blockIdx.x * MIX_ROWS, t0 = (int32_t)blockIdx.y * MIX_TOKENS;
+    const int32_t n = cols / MIX_PARTS, part = (int32_t)blockIdx.z * n;
+    const bool norm = blockIdx.x + 1 == gridDim.x;
+    double sum[MIX_ROWS][MIX_TOKENS] = {};
+    grid_begin();
+    for (int32_t at = (int32_t)threadIdx.x * 4; at < n; at += MIX_STEP) {
+        float w[MIX_ROWS][4], v[MIX_TOKENS][4];
+#pragma unroll
+        for (int t = 0; t < MIX_TOKENS; t++)
+            load4(streams + (int64_t)min(t0 + t, tokens - 1) * cols + part + at, v[t]);
+#pragma unroll
+        for (int r = 0; r < MIX_ROWS && !norm; r++)
+            load4(fn + (int64_t)min(r0 + r, rows - 1) * cols + part + at, w[r]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            double values[MIX_TOKENS];
+#pragma unroll
+            for (int t = 0; t < MIX_TOKENS; t++) {
+                values[t] = v[t][i];
+                if (norm)
+                    sum[0][t] = fma(values[t], values[t], sum[0][t]);
+            }
+#pragma unroll
+            for (int r = 0; r < MIX_ROWS && !norm; r++) {
+                double weight = w[r][i];
+#pragma unroll
+                for (int t = 0; t < MIX_TOKENS; t++)
+                    sum[r][t] = fma(values[t], weight, sum[r][t]);
+            }
+        }
+    }
+    testify(say, first_thread(), ROW_HC_MIX, value_of_mix(ROUND_NONE));
+#pragma unroll
+    for (int i = 0; i < MIX_ROWS * MIX_TOKENS; i++) {
+        double all = warp_sum(sum[i / MIX_TOKENS][i % MIX_TOKENS]);
+        if (lane_id() == 0)
+            shared[warp_id()][i / MIX_TOKENS][i % MIX_TOKENS] = all;
+    }
+    __syncthreads();
+    int r = (int)threadIdx.x / MIX_TOKENS, t = (int)threadIdx.x % MIX_TOKENS;
+    int row = norm ? rows : r0 + r;
+    if (r >= (norm ? 1 : min(MIX_ROWS, rows - r0)) || t0 + t >= tokens)
+        return;
+    double all = 0;
+    for (int i = 0; i < STREAM_THREADS / WARP; i++)
+        all += shared[i][r][t];
+    mixes[((int64_t)(t0 + t) * MIX_PARTS + blockIdx.z) * (HC_MIX + 1) + row] = all;
+}
+
 static void mixes_run(struct cuda_backend *b, const struct tensor *fn, const float *streams,
                       enum round in, const struct testimony &say)
 {
     dim3 grid((unsigned)fn->rows + 1, (unsigned)say.n, MIX_PARTS);
     ASSERT(fn->cols % (MIX_PARTS * CHUNK) == 0);
+    if (in == ROUND_NONE && say.n >= MIX_MANY) {
+        grid.x = 1 + (unsigned)ceil_div(fn->rows, MIX_ROWS);
+        grid.y = (unsigned)ceil_div(say.n, MIX_TOKENS);
+        launch(b, "mix_tiles", mix_tiles, grid, STREAM_THREADS, 0, weight_floats(b, fn), fn->rows,
+               fn->cols, streams, say.n, b->mixes, say);
+        return;
+    }
     launch(b, "mix_rows", mix_rows, grid, STREAM_THREADS, 0, weight_floats(b, fn), fn->rows,
            fn->cols, streams, in, b->mixes, say);
 }

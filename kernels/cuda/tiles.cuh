@@ -284,10 +284,10 @@ static __device__ inline int rows_parts(int32_t *x_row, int32_t n, int32_t row,
     if ((int)threadIdx.x < NT * TILE_COLS)
         x_row[threadIdx.x] = row;
     __syncthreads();
-    int parts = 1;
-    for (int i = 0; i < n; i++)
-        parts = max(parts, (int)n_parts[x_row[i]]);
-    return parts;
+    unsigned parts = 1; /* found by each warp for itself, all tokens at once */
+    for (int i = lane_id(); i < n; i += WARP)
+        parts = max(parts, (unsigned)n_parts[x_row[i]]);
+    return (int)__reduce_max_sync(ALL_LANES, parts);
 }
 
 #endif
