@@ -208,7 +208,7 @@ static __device__ inline void panel_full(const weight &w, int row0, int slices,
     }
 }
 
-/* 32 rows a warp, 64 tokens: its sums slice by slice, while the block's next chunks of x come.
+/* HIGH tiles of rows a warp, 64 tokens: sums slice by slice, while the next chunks of x come.
  * row0 beyond the matrix: only helps with the rows.  ready: makes rows ready, by all warps */
 template <enum store S, int HIGH, typename READY>
 static __device__ inline void panel_run(const weight &w, int row0, int slices, const READY &ready,
